@@ -1,0 +1,142 @@
+//! Where keys, flags and counters live.
+//!
+//! A [`Store`] speaks in whole decisions ("take one from these quotas"), never in raw commands, so that each one is
+//! atomic and costs one round trip. [`RedisStore`] is the shared one, [`MemoryStore`] the embedded one.
+
+use std::{error::Error as StdError, fmt, time::Duration};
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::policy::Algorithm;
+
+/// The future that a store's operation returns.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// A place that answers the guards' questions.
+///
+/// Every operation is one atomic decision. `deadline` says until when its answer is of use: the caller drops the future
+/// at that instant, so an implementation needs no timer of its own; it may read the instant to bound what it starts.
+///
+/// # Cancel safety
+///
+/// Every operation may be dropped at any await. A decision that was already sent may then still take effect (one
+/// request more is counted); it is never half done.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// The user to whom an API key belongs; `None` for an unknown key.
+    fn identity<'a>(&'a self, api_key: &'a str, deadline: Instant) -> StoreFuture<'a, Option<String>>;
+
+    /// A flag's value; `None` for a flag that nobody has set.
+    fn flag<'a>(&'a self, name: &'a str, deadline: Instant) -> StoreFuture<'a, Option<bool>>;
+
+    /// Takes one from each of these quotas, or from none of them.
+    ///
+    /// Answers in the order of `takes`. If any entry is refused, nothing is consumed anywhere.
+    fn take<'a>(&'a self, takes: &'a [Take<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Taken>>;
+
+    /// Whether the store would serve again, asked in the background while its breaker is open.
+    fn probe(&self, kind: Probe, deadline: Instant) -> StoreFuture<'_, ()>;
+}
+
+/// What must work for a breaker to close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// A write: a demoted primary still answers a `PING`.
+    Write,
+    /// A read, from a server that is a primary.
+    Read,
+}
+
+/// A quota as the store sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Tells this quota from all others. Comes from code, never from a client.
+    pub id: String,
+    /// Requests in a window; at least 1.
+    pub limit: u32,
+    /// Length of the window; from 1 ms to 366 days.
+    pub window: Duration,
+    /// How it counts.
+    pub algorithm: Algorithm,
+}
+
+/// One request's claim on one quota.
+#[derive(Clone, Copy, Debug)]
+pub struct Take<'a> {
+    /// Which quota.
+    pub quota: &'a Quota,
+    /// Whose bucket: bounded and unambiguous already (see [`ClientKey`](crate::client::ClientKey)).
+    pub client: &'a str,
+}
+
+/// What one quota said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Whether this quota has room. The request passes only if all of them have.
+    pub allowed: bool,
+    /// Requests that would still pass after this one.
+    pub remaining: u32,
+    /// Refused: how long until a retry passes (rounded up to the millisecond, never zero).
+    /// Allowed with nothing remaining: how long until the next request would pass. Otherwise zero.
+    pub retry_after: Duration,
+    /// How long until the current window ends and capacity returns; when nothing remains, at least `retry_after`.
+    pub reset: Duration,
+}
+
+/// Why a store gave no answer.
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What an error says about the store's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The store cannot be reached or cannot serve: counts against its breaker.
+    Unavailable,
+    /// The store is well and has answered, but not with anything of use (a key of the wrong type, a forbidden command):
+    /// leaves its breaker alone.
+    Answered,
+    /// The store was not asked, since this process is short of something (connections, budget): leaves its breaker alone.
+    Saturated,
+}
+
+impl StoreError {
+    /// An error of this kind.
+    #[must_use]
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Adds what caused it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What it says about the store's health.
+    #[must_use]
+    pub const fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
