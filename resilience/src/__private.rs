@@ -1,0 +1,24 @@
+//! The only surface that generated code names. Not part of the public API: it changes without notice.
+
+pub use std::time::Duration;
+
+pub use inventory;
+pub use poem::{Endpoint, Request, Response, Result};
+
+pub use crate::{
+    chain::run,
+    guard::Guard,
+    policy::{Algorithm, Auth, BreakerChoice, Flag, Key, OnOutage, Policy, RateLimit},
+    registry::Registered,
+};
+
+/// Makes a policy known to [`Resilience::policies`](crate::Resilience::policies).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __register {
+    ($policy:expr) => {
+        $crate::__private::inventory::submit! { $crate::__private::Registered($policy) }
+    };
+}
+
+pub use crate::__register as register;

@@ -1,0 +1,226 @@
+//! A policy bound to a runtime: everything about it that does not change from request to request, worked out once.
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use poem::http::{HeaderName, HeaderValue};
+
+use crate::{
+    error::whole_seconds,
+    guard::flag::LastKnown,
+    observe::{Complaints, Tally},
+    policy::{Algorithm, Flag, Key, Policy, RateLimit},
+    runtime::{Runtime, Settings},
+    store::Quota,
+    store_breaker::{Operation, StoreBreaker, StoreBreakers},
+};
+
+/// A policy with its breakers, quotas and counters.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) policy: &'static Policy,
+    /// Quotas by address, header and everybody: phase A.
+    pub(crate) quotas: Quotas,
+    pub(crate) flags: Vec<BoundFlag>,
+    pub(crate) auth: Option<BoundAuth>,
+    pub(crate) guards: Vec<BoundGuard>,
+    /// Quotas by user: after authentication.
+    pub(crate) user_quotas: Quotas,
+}
+
+/// The quotas of one phase.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    pub(crate) all: Vec<BoundQuota>,
+    /// One question is asked for all of them, so the shortest deadline is everybody's.
+    pub(crate) deadline: Duration,
+    pub(crate) breaker: Arc<StoreBreaker>,
+    pub(crate) complaints: Complaints,
+}
+
+#[derive(Debug)]
+pub(crate) struct BoundQuota {
+    pub(crate) spec: RateLimit,
+    pub(crate) quota: Quota,
+    /// `"default"`: its name in the `RateLimit` fields, as a structured-field string.
+    pub(crate) item: String,
+    /// `"default";q=30;w=60`.
+    pub(crate) policy_item: HeaderValue,
+    pub(crate) tally: Tally,
+}
+
+#[derive(Debug)]
+pub(crate) struct BoundFlag {
+    pub(crate) spec: Flag,
+    pub(crate) deadline: Duration,
+    pub(crate) breaker: Arc<StoreBreaker>,
+    pub(crate) last_known: Arc<LastKnown>,
+    /// The flag's name, as `x-flag-fallback` says it.
+    pub(crate) header: HeaderValue,
+    pub(crate) tally: Tally,
+    pub(crate) complaints: Complaints,
+}
+
+#[derive(Debug)]
+pub(crate) struct BoundAuth {
+    pub(crate) header: HeaderName,
+    pub(crate) deadline: Duration,
+    pub(crate) breaker: Arc<StoreBreaker>,
+    pub(crate) tally: Tally,
+    pub(crate) complaints: Complaints,
+}
+
+#[derive(Debug)]
+pub(crate) struct BoundGuard {
+    pub(crate) guard: &'static dyn crate::guard::Guard,
+    pub(crate) tally: Tally,
+    pub(crate) complaints: Complaints,
+}
+
+impl Bound {
+    pub(crate) fn new(policy: &'static Policy, runtime: &Runtime) -> Self {
+        let settings = &runtime.settings;
+        let choice = policy.breaker().unwrap_or(settings.breakers);
+        let breaker = |operation| runtime.breakers.for_operation(choice, operation);
+        let (user, other): (Vec<_>, Vec<_>) =
+            named(policy).into_iter().partition(|(spec, _)| matches!(spec.key, Key::User));
+        let quotas = |specs| Quotas::new(policy, specs, settings, breaker(Operation::RateLimit));
+        Self {
+            policy,
+            quotas: quotas(other),
+            user_quotas: quotas(user),
+            flags: policy
+                .flags()
+                .iter()
+                .map(|&spec| BoundFlag {
+                    spec,
+                    deadline: spec.deadline.unwrap_or(settings.flag_deadline),
+                    breaker: breaker(Operation::Flag),
+                    last_known: runtime.last_known(spec.name),
+                    header: HeaderValue::from_str(spec.name).unwrap_or(HeaderValue::from_static("unnamed")),
+                    tally: Tally::default(),
+                    complaints: Complaints::default(),
+                })
+                .collect(),
+            auth: policy.auth().map(|auth| BoundAuth {
+                header: auth.header.map_or_else(|| settings.auth_header.clone(), HeaderName::from_static),
+                deadline: auth.deadline.unwrap_or(settings.auth_deadline),
+                breaker: breaker(Operation::Auth),
+                tally: Tally::default(),
+                complaints: Complaints::default(),
+            }),
+            guards: policy
+                .guards()
+                .iter()
+                .map(|&guard| BoundGuard {
+                    guard,
+                    tally: Tally::default(),
+                    complaints: Complaints::default(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Quotas {
+    fn new(
+        policy: &Policy,
+        specs: Vec<(RateLimit, String)>,
+        settings: &Settings,
+        breaker: Arc<StoreBreaker>,
+    ) -> Self {
+        let own = |spec: &RateLimit| spec.deadline.unwrap_or(settings.rate_limit_deadline);
+        Self {
+            deadline: specs.iter().map(|(spec, _)| own(spec)).min().unwrap_or_default(),
+            all: specs.into_iter().map(|(spec, name)| BoundQuota::new(policy, spec, &name)).collect(),
+            breaker,
+            complaints: Complaints::default(),
+        }
+    }
+}
+
+impl BoundQuota {
+    fn new(policy: &Policy, spec: RateLimit, name: &str) -> Self {
+        // Names are printable ASCII without quotes and backslashes, so this is a structured-field string as it is.
+        let item = format!("\"{name}\"");
+        let policy_item = format!("{item};q={};w={}", spec.limit, whole_seconds(spec.window));
+        Self {
+            quota: Quota {
+                id: quota_id(policy, &spec),
+                limit: spec.limit,
+                window: spec.window,
+                algorithm: spec.algorithm,
+            },
+            policy_item: HeaderValue::from_str(&policy_item).expect("a name is printable ASCII"),
+            item,
+            spec,
+            tally: Tally::default(),
+        }
+    }
+}
+
+/// Each quota with the name that its `RateLimit` fields carry: its own, or `default`, `default-2`, …
+fn named(policy: &Policy) -> Vec<(RateLimit, String)> {
+    let mut unnamed = 0;
+    let name = |&spec: &RateLimit| match spec.name {
+        Some(name) => (spec, name.to_owned()),
+        None => {
+            unnamed += 1;
+            let name = if unnamed == 1 { "default".into() } else { format!("default-{unnamed}") };
+            (spec, name)
+        }
+    };
+    policy.rate_limits().iter().map(name).collect()
+}
+
+/// Tells the quota from all others in the store. A named one is shared by all that use the name; any other belongs to
+/// its handler, with its limit, window and key. What changes the meaning of a stored count is part of every id.
+fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
+    let mut id = match spec.name {
+        Some(name) => format!("={name}"),
+        None => format!("{}::{}:{}", policy.module(), policy.name(), spec.limit),
+    };
+    let algorithm = match spec.algorithm {
+        Algorithm::SlidingWindow => "sliding",
+        Algorithm::FixedWindow => "fixed",
+    };
+    let key = match spec.key {
+        Key::Ip => "ip",
+        Key::User => "user",
+        Key::Global => "global",
+        Key::Header(name) => name,
+    };
+    write!(id, ":{}ms:{algorithm}:{key}", spec.window.as_millis()).expect("a String takes all");
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_quota_is_its_handlers_unless_it_is_named() {
+        let (a, b) = (Policy::new("app", "a"), Policy::new("app", "b"));
+        let quota = RateLimit::new(30, MINUTE);
+        assert_eq!(quota_id(&a, &quota), "app::a:30:60000ms:sliding:ip");
+        assert_ne!(quota_id(&a, &quota), quota_id(&b, &quota));
+        assert_ne!(quota_id(&a, &quota), quota_id(&a, &RateLimit::new(31, MINUTE)));
+        let shared = quota.with_name("api");
+        assert_eq!(quota_id(&a, &shared), "=api:60000ms:sliding:ip");
+        assert_eq!(quota_id(&a, &shared), quota_id(&b, &shared));
+        assert_ne!(quota_id(&a, &shared), quota_id(&a, &shared.with_key(Key::Global)));
+    }
+
+    #[test]
+    fn unnamed_quotas_are_told_apart_in_the_fields() {
+        static QUOTAS: [RateLimit; 3] = [
+            RateLimit::new(1, MINUTE),
+            RateLimit::new(2, MINUTE).with_name("api"),
+            RateLimit::new(3, MINUTE),
+        ];
+        let policy = Policy::new("app", "a").with_rate_limits(&QUOTAS);
+        let names: Vec<_> = named(&policy).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["default", "api", "default-2"]);
+    }
+}

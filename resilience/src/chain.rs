@@ -1,0 +1,263 @@
+//! The guard chain of one request.
+//!
+//! The order is the same for every handler, whatever order its attribute is written in:
+//!
+//! 1. phase A, asked together and read in this order: quotas by address, header and everybody; flags; authentication
+//! 2. guards of the user's own
+//! 3. phase B: quotas by user
+//! 4. the handler, inside its deadline
+//!
+//! What consumes something that a rejection must not consume stands after phase A.
+
+use poem::{Endpoint, IntoResponse, Request, Response};
+
+use crate::{
+    bound::{Bound, Quotas},
+    deadline,
+    error::Error,
+    guard::{
+        GuardOutage, Verdict,
+        auth::{AuthQuestion, Verified},
+        flag, rate_limit,
+    },
+    install::Installed,
+    observe::Answer,
+    policy::Policy,
+    question::{Asked, Pending, Phase, Question, ask_together},
+    runtime::Runtime,
+    store::{Take, Taken},
+    trail::Trail,
+};
+
+/// Runs a handler behind its policy.
+///
+/// # Errors
+///
+/// The handler's own, untouched, when [`Resilience`](crate::Resilience) was installed by `.with(…)`.
+///
+/// # Cancel safety
+///
+/// Dropped at any await it leaves breakers as they are; quotas that the store has taken by then stay taken.
+pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, handler: E) -> poem::Result<Response> {
+    let Some(installed) = Installed::of(&request) else {
+        return Ok(not_installed(policy, &request));
+    };
+    let runtime = &*installed.resilience.runtime;
+    let bound = runtime.bound(policy);
+    let mut trail = Trail::default();
+
+    let outcome = match guard(runtime, &bound, &mut request, &mut trail).await {
+        Ok(()) => handle(runtime, policy, request, handler).await,
+        Err(refusal) => {
+            let format = runtime.settings.error_body.format(request.headers());
+            Ok(refusal.to_response(format))
+        }
+    };
+    installed.finish(outcome, trail.headers(runtime.settings.rate_limit_headers))
+}
+
+/// Asks all guards. `Ok` means that the handler may run.
+async fn guard<'a>(
+    runtime: &'a Runtime,
+    bound: &'a Bound,
+    request: &mut Request,
+    trail: &mut Trail<'a>,
+) -> Result<(), Error> {
+    if let Some(verified) = phase_a(runtime, bound, request, trail).await? {
+        verified.attach(request);
+    }
+    users_guards(bound, request, trail).await?;
+    phase_b(runtime, bound, request, trail).await
+}
+
+async fn phase_a<'a>(
+    runtime: &'a Runtime,
+    bound: &'a Bound,
+    request: &Request,
+    trail: &mut Trail<'a>,
+) -> Result<Option<Verified>, Error> {
+    let asked = Asked::now();
+    let clients = rate_limit::clients(&bound.quotas, runtime, request);
+    let takes = rate_limit::takes(&bound.quotas, &clients);
+    let mut phase = PhaseA {
+        quotas: QuotaQuestion::ask(runtime, &bound.quotas, &takes, asked),
+        flags: bound.flags.iter().map(|flag| flag::ask(runtime, flag, asked)).collect(),
+        auth: bound.auth.as_ref().map(|auth| AuthQuestion::ask(runtime, auth, request, asked)),
+        verified: None,
+        runtime,
+        bound,
+        asked,
+        trail,
+    };
+    ask_together(&mut phase, asked).await?;
+    Ok(phase.verified)
+}
+
+async fn phase_b<'a>(
+    runtime: &'a Runtime,
+    bound: &'a Bound,
+    request: &Request,
+    trail: &mut Trail<'a>,
+) -> Result<(), Error> {
+    if bound.user_quotas.all.is_empty() {
+        return Ok(());
+    }
+    let asked = Asked::now();
+    let clients = rate_limit::clients(&bound.user_quotas, runtime, request);
+    let takes = rate_limit::takes(&bound.user_quotas, &clients);
+    let mut phase = PhaseB {
+        quotas: QuotaQuestion::ask(runtime, &bound.user_quotas, &takes, asked),
+        runtime,
+        trail,
+    };
+    ask_together(&mut phase, asked).await
+}
+
+/// The question to all quotas of a phase; none if there are no quotas.
+struct QuotaQuestion<'q, 'a> {
+    quotas: &'a Quotas,
+    takes: &'q [Take<'q>],
+    question: Option<Question<'q, Vec<Taken>>>,
+}
+
+impl<'q, 'a: 'q> QuotaQuestion<'q, 'a> {
+    fn ask(runtime: &'a Runtime, quotas: &'a Quotas, takes: &'q [Take<'q>], asked: Asked) -> Self {
+        Self {
+            quotas,
+            takes,
+            question: (!takes.is_empty()).then(|| rate_limit::ask(runtime, quotas, takes, asked)),
+        }
+    }
+
+    fn pending(&mut self) -> Option<&mut dyn Pending> {
+        self.question.as_mut().map(|question| question as &mut dyn Pending)
+    }
+
+    fn read(&mut self, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
+        match &mut self.question {
+            None => Ok(()),
+            Some(question) => rate_limit::read(question, runtime, self.quotas, self.takes, trail),
+        }
+    }
+}
+
+/// Quotas, flags, authentication: in this order.
+struct PhaseA<'q, 'a> {
+    quotas: QuotaQuestion<'q, 'a>,
+    flags: Vec<Question<'q, Option<bool>>>,
+    auth: Option<AuthQuestion<'q>>,
+    verified: Option<Verified>,
+    runtime: &'a Runtime,
+    bound: &'a Bound,
+    asked: Asked,
+    trail: &'q mut Trail<'a>,
+}
+
+impl Phase for PhaseA<'_, '_> {
+    fn len(&self) -> usize {
+        1 + self.flags.len() + 1
+    }
+
+    fn question(&mut self, index: usize) -> Option<&mut dyn Pending> {
+        match index.checked_sub(1) {
+            None => self.quotas.pending(),
+            Some(flag) => match self.flags.get_mut(flag) {
+                Some(question) => Some(question),
+                None => self.auth.as_mut()?.pending(),
+            },
+        }
+    }
+
+    fn read(&mut self, index: usize) -> Result<(), Error> {
+        let Some(index) = index.checked_sub(1) else {
+            return self.quotas.read(self.runtime, self.trail);
+        };
+        if let Some(question) = self.flags.get_mut(index) {
+            return flag::read(question, self.runtime, &self.bound.flags[index], self.asked, self.trail);
+        }
+        if let (Some(question), Some(auth)) = (&mut self.auth, &self.bound.auth) {
+            self.verified = Some(question.read(self.runtime, auth)?);
+        }
+        Ok(())
+    }
+}
+
+/// Quotas by user.
+struct PhaseB<'q, 'a> {
+    quotas: QuotaQuestion<'q, 'a>,
+    runtime: &'a Runtime,
+    trail: &'q mut Trail<'a>,
+}
+
+impl Phase for PhaseB<'_, '_> {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn question(&mut self, _index: usize) -> Option<&mut dyn Pending> {
+        self.quotas.pending()
+    }
+
+    fn read(&mut self, _index: usize) -> Result<(), Error> {
+        self.quotas.read(self.runtime, self.trail)
+    }
+}
+
+/// Guards of the user's own, one after another.
+async fn users_guards(bound: &Bound, request: &Request, trail: &mut Trail<'_>) -> Result<(), Error> {
+    for guard in &bound.guards {
+        match tokio::time::timeout(guard.guard.deadline(), guard.guard.check(request)).await {
+            Ok(Ok(Verdict::Pass)) => guard.tally.count(Answer::Passed),
+            Ok(Ok(Verdict::Reject(error))) => {
+                guard.tally.count(Answer::Rejected);
+                return Err(error);
+            }
+            undecided => {
+                let name = guard.guard.name();
+                match &undecided {
+                    Ok(Err(error)) => guard.complaints.say(name, error),
+                    _ => guard.complaints.say(name, &"it did not decide within its deadline"),
+                }
+                match guard.guard.on_outage() {
+                    GuardOutage::FailOpen => {
+                        guard.tally.count(Answer::Open);
+                        trail.guard_fell_back(name);
+                    }
+                    GuardOutage::FailClosed => {
+                        guard.tally.count(Answer::Unavailable);
+                        return Err(Error::guard_unavailable());
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs the handler inside its deadline.
+async fn handle<E: Endpoint>(
+    runtime: &Runtime,
+    policy: &Policy,
+    request: Request,
+    handler: E,
+) -> poem::Result<Response> {
+    let Some(budget) = policy.deadline() else {
+        return handler.call(request).await.map(IntoResponse::into_response);
+    };
+    let format = runtime.settings.error_body.format(request.headers());
+    match deadline::scope(budget, handler.call(request)).await {
+        Ok(outcome) => outcome.map(IntoResponse::into_response),
+        Err(exceeded) => Ok(Error::from(exceeded).to_response(format)),
+    }
+}
+
+/// A guarded handler that nobody guards does not run.
+fn not_installed(policy: &Policy, request: &Request) -> Response {
+    tracing::error!(
+        handler = policy.name(),
+        module = policy.module(),
+        "this handler is guarded by `#[resilient]`, but no `Resilience` is installed: add `.with(resilience)` to the \
+         outermost endpoint"
+    );
+    Error::not_installed().to_response(crate::body::ErrorBody::default().format(request.headers()))
+}

@@ -1,0 +1,160 @@
+//! Who is calling, as a limiter sees it.
+
+use std::{
+    fmt::Write as _,
+    net::{IpAddr, Ipv6Addr},
+};
+
+use poem::{Addr, Request};
+use sha2::{Digest, Sha256};
+
+/// The part of a limiter's key that names the client.
+///
+/// Bounded (at most 150 bytes) and unambiguous: a value that a client sends stands in it as it is only if it is short
+/// and plain; any other is hashed. No value can reach another client's bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClientKey(String);
+
+/// Longest client value that stands in a key as it is.
+const PLAIN_MAX: usize = 64;
+
+impl ClientKey {
+    /// The bucket of everybody.
+    #[must_use]
+    pub fn global() -> Self {
+        Self("global".into())
+    }
+
+    /// The bucket of the connection's peer: its address without the port, an IPv6 address cut to `ipv6_prefix` bits.
+    /// Peers that have no IP address (unix sockets) share one bucket.
+    ///
+    /// The peer is the other end of the connection. Behind a proxy that is the proxy.
+    #[must_use]
+    pub fn peer(request: &Request, ipv6_prefix: u8) -> Self {
+        match &request.remote_addr().0 {
+            Addr::SocketAddr(address) => Self::ip(address.ip(), ipv6_prefix),
+            _ => Self("ip:unknown".into()),
+        }
+    }
+
+    /// The bucket of an address; `::ffff:a.b.c.d` counts as the IPv4 address that it maps.
+    #[must_use]
+    pub fn ip(address: IpAddr, ipv6_prefix: u8) -> Self {
+        let mut key = String::with_capacity(24);
+        key.push_str("ip:");
+        let written = match address.to_canonical() {
+            IpAddr::V4(address) => write!(key, "{address}"),
+            IpAddr::V6(address) => write!(key, "{}/{ipv6_prefix}", network(address, ipv6_prefix)),
+        };
+        written.expect("a String takes all that is written");
+        Self(key)
+    }
+
+    /// The bucket of a verified user.
+    #[must_use]
+    pub fn user(user: &str) -> Self {
+        Self::value("user", Some(user.as_bytes()))
+    }
+
+    /// The bucket of a header's value; requests without the header share one. Of several values the first counts.
+    #[must_use]
+    pub fn header(request: &Request, name: &str) -> Self {
+        let value = request.headers().get(name).map(|value| value.as_bytes());
+        // The header's name comes from the policy: two headers with the same value are two buckets.
+        Self::value(&format!("header:{name}"), value)
+    }
+
+    /// `kind:=plain`, `kind:#hash`, or `kind:-` for none: the sign tells them apart whatever the value is.
+    fn value(kind: &str, value: Option<&[u8]>) -> Self {
+        let mut key = String::with_capacity(kind.len() + 34);
+        key.push_str(kind);
+        match value {
+            None => key.push_str(":-"),
+            Some(value) => match plain(value) {
+                Some(value) => {
+                    key.push_str(":=");
+                    key.push_str(value);
+                }
+                None => {
+                    key.push_str(":#");
+                    // 128 bits of it: no one finds two values in one bucket.
+                    for byte in &Sha256::digest(value)[..16] {
+                        write!(key, "{byte:02x}").expect("a String takes all that is written");
+                    }
+                }
+            },
+        }
+        Self(key)
+    }
+
+    /// The key's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn plain(value: &[u8]) -> Option<&str> {
+    let fits = (1..=PLAIN_MAX).contains(&value.len());
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@');
+    if fits && value.iter().all(is_plain) {
+        std::str::from_utf8(value).ok()
+    } else {
+        None
+    }
+}
+
+fn network(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {
+    let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+    Ipv6Addr::from_bits(address.to_bits() & mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ip(address: &str, prefix: u8) -> String {
+        ClientKey::ip(address.parse().expect("an address"), prefix).0
+    }
+
+    fn request(remote: &str) -> Request {
+        let address: std::net::SocketAddr = remote.parse().expect("an address");
+        Request::builder().remote_addr(address).finish()
+    }
+
+    #[test]
+    fn ports_do_not_count_and_mapped_addresses_are_unmapped() {
+        assert_eq!(ClientKey::peer(&request("203.0.113.7:1"), 64).0, "ip:203.0.113.7");
+        assert_eq!(ClientKey::peer(&request("203.0.113.7:2"), 64).0, "ip:203.0.113.7");
+        assert_eq!(ClientKey::peer(&request("[::ffff:203.0.113.7]:3"), 64).0, "ip:203.0.113.7");
+        assert_eq!(ClientKey::peer(&Request::default(), 64).0, "ip:unknown");
+    }
+
+    #[test]
+    fn ipv6_is_cut_to_its_prefix() {
+        assert_eq!(ip("2001:db8:1:2:3:4:5:6", 64), "ip:2001:db8:1:2::/64");
+        assert_eq!(ip("2001:db8:1:2:3:4:5:6", 48), "ip:2001:db8:1::/48");
+        assert_eq!(ip("2001:db8:1:2:3:4:5:6", 128), "ip:2001:db8:1:2:3:4:5:6/128");
+        assert_eq!(ip("2001:db8::1", 0), "ip:::/0");
+    }
+
+    #[test]
+    fn a_missing_header_is_no_value() {
+        let with = |value: &'static str| Request::builder().header("x-tenant", value).finish();
+        assert_eq!(ClientKey::header(&Request::default(), "x-tenant").0, "header:x-tenant:-");
+        assert_eq!(ClientKey::header(&with("-"), "x-tenant").0, "header:x-tenant:=-");
+        assert!(ClientKey::header(&with(""), "x-tenant").0.starts_with("header:x-tenant:#"));
+    }
+
+    proptest! {
+        #[test]
+        fn different_values_are_different_buckets(a in any::<Vec<u8>>(), b in any::<Vec<u8>>()) {
+            let (x, y) = (ClientKey::value("user", Some(&a)), ClientKey::value("user", Some(&b)));
+            prop_assert_eq!(a == b, x == y);
+            prop_assert!(x.0.len() <= 150);
+            prop_assert!(!x.0.contains(['{', '}', ' ', '\n']));
+        }
+    }
+}

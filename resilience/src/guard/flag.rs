@@ -1,0 +1,99 @@
+//! Flags: switches that an operator turns while the service runs. In an outage the last known value serves for a while
+//! if the policy says so, then the default.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use poem::http::StatusCode;
+use tokio::time::Instant;
+
+use crate::{
+    bound::BoundFlag,
+    error::Error,
+    observe::Answer,
+    question::{Asked, Question},
+    runtime::Runtime,
+    store_breaker::Operation,
+    trail::Trail,
+};
+
+/// The last value that the store gave for a flag, shared by all handlers that ask for it.
+#[derive(Debug, Default)]
+pub(crate) struct LastKnown(Mutex<Option<(bool, Instant)>>);
+
+impl LastKnown {
+    fn learn(&self, on: bool, at: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((on, at));
+    }
+
+    fn recall(&self, now: Instant, stale: Duration) -> Option<bool> {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known
+            .filter(|(_, at)| now.saturating_duration_since(*at) <= stale)
+            .map(|(on, _)| on)
+    }
+}
+
+pub(crate) fn ask<'a>(runtime: &'a Runtime, flag: &'a BoundFlag, asked: Asked) -> Question<'a, Option<bool>> {
+    Question::of_store(&flag.breaker, asked, flag.deadline, |deadline| {
+        runtime.store.flag(flag.spec.name, deadline)
+    })
+}
+
+/// Reads the verdict. A flag that nobody has set is off, which is an answer and no fallback.
+pub(crate) fn read<'a>(
+    question: &mut Question<'_, Option<bool>>,
+    runtime: &Runtime,
+    flag: &'a BoundFlag,
+    asked: Asked,
+    trail: &mut Trail<'a>,
+) -> Result<(), Error> {
+    let (answer, took) = question.read();
+    runtime.observer.store_took(Operation::Flag, took);
+    let (on, fallback) = match answer {
+        Ok(value) => {
+            let on = value.unwrap_or(false);
+            if flag.spec.stale.is_some() {
+                flag.last_known.learn(on, asked.at);
+            }
+            (on, None)
+        }
+        Err(outage) => {
+            flag.complaints.about(flag.spec.name, &outage);
+            trail.flag_fell_back(flag);
+            let stale = flag.spec.stale.and_then(|stale| flag.last_known.recall(asked.at, stale));
+            match stale {
+                Some(on) => (on, Some(Answer::Stale)),
+                None => (flag.spec.default, Some(Answer::Default)),
+            }
+        }
+    };
+    if on != flag.spec.blocks_when {
+        flag.tally.count(fallback.unwrap_or(Answer::Passed));
+        return Ok(());
+    }
+    flag.tally.count(fallback.unwrap_or(Answer::Rejected));
+    Err(Error::feature_disabled(if flag.spec.blocks_when {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::NOT_FOUND
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_known_value_serves_only_so_long() {
+        let known = LastKnown::default();
+        let now = Instant::now();
+        let stale = Duration::from_secs(30);
+        assert_eq!(known.recall(now, stale), None);
+        known.learn(true, now);
+        assert_eq!(known.recall(now + stale, stale), Some(true));
+        assert_eq!(known.recall(now + stale + Duration::from_millis(1), stale), None);
+    }
+}

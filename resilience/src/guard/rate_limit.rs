@@ -1,0 +1,124 @@
+//! Quotas. All quotas of one phase are taken together or not at all.
+
+use poem::Request;
+
+use super::auth::Identity;
+use crate::{
+    bound::{BoundQuota, Quotas},
+    client::ClientKey,
+    error::Error,
+    observe::Answer,
+    policy::{Key, OnOutage},
+    question::{Asked, Outage, Question},
+    runtime::Runtime,
+    store::{Take, Taken},
+    store_breaker::Operation,
+    trail::{LimiterFallback, Trail},
+};
+
+/// Who the request counts as, for each quota of a phase.
+pub(crate) fn clients(quotas: &Quotas, runtime: &Runtime, request: &Request) -> Vec<ClientKey> {
+    let client = |quota: &BoundQuota| match quota.spec.key {
+        Key::Ip => ClientKey::peer(request, runtime.settings.ipv6_prefix),
+        Key::Global => ClientKey::global(),
+        Key::Header(name) => ClientKey::header(request, name),
+        // The compiler has refused `key = user` without `auth`, and this phase comes after it.
+        Key::User => Identity::of(request).map_or_else(|| ClientKey::user(""), |user| ClientKey::user(&user.0)),
+    };
+    quotas.all.iter().map(client).collect()
+}
+
+pub(crate) fn takes<'a>(quotas: &'a Quotas, clients: &'a [ClientKey]) -> Vec<Take<'a>> {
+    let pairs = quotas.all.iter().zip(clients);
+    pairs
+        .map(|(quota, client)| Take {
+            quota: &quota.quota,
+            client: client.as_str(),
+        })
+        .collect()
+}
+
+pub(crate) fn ask<'a>(
+    runtime: &'a Runtime,
+    quotas: &'a Quotas,
+    takes: &'a [Take<'a>],
+    asked: Asked,
+) -> Question<'a, Vec<Taken>> {
+    Question::of_store(&quotas.breaker, asked, quotas.deadline, |deadline| {
+        runtime.store.take(takes, deadline)
+    })
+}
+
+/// Reads the verdict.
+pub(crate) fn read<'a>(
+    question: &mut Question<'_, Vec<Taken>>,
+    runtime: &Runtime,
+    quotas: &'a Quotas,
+    takes: &[Take<'_>],
+    trail: &mut Trail<'a>,
+) -> Result<(), Error> {
+    let (answer, took) = question.read();
+    runtime.observer.store_took(Operation::RateLimit, took);
+    match answer {
+        Ok(taken) => {
+            debug_assert_eq!(taken.len(), takes.len(), "a store answers for each quota");
+            settle(quotas.all.iter().zip(taken), trail, Answer::Passed)
+        }
+        Err(outage) => fall_back(&outage, runtime, quotas, takes, trail),
+    }
+}
+
+/// What the quotas say while the store cannot: refusing outright comes first, so that it consumes nothing elsewhere.
+fn fall_back<'a>(
+    outage: &Outage,
+    runtime: &Runtime,
+    quotas: &'a Quotas,
+    takes: &[Take<'_>],
+    trail: &mut Trail<'a>,
+) -> Result<(), Error> {
+    quotas.complaints.about("rate_limit", outage);
+    let falls = |to: OnOutage| move |(quota, _): &(&BoundQuota, &Take<'_>)| quota.spec.on_outage == to;
+    let pairs = || quotas.all.iter().zip(takes);
+
+    if pairs().any(|pair| falls(OnOutage::FailClosed)(&pair)) {
+        pairs().for_each(|(quota, _)| quota.tally.count(Answer::Unavailable));
+        trail.limiter_fell_back(LimiterFallback::Closed);
+        return Err(Error::limiter_unavailable().with_retry_after(runtime.settings.retry_after));
+    }
+
+    for (quota, _) in pairs().filter(falls(OnOutage::FailOpen)) {
+        quota.tally.count(Answer::Open);
+        trail.limiter_fell_back(LimiterFallback::Open);
+    }
+
+    let (local, local_takes): (Vec<_>, Vec<_>) = pairs().filter(falls(OnOutage::FailLocal)).unzip();
+    if local.is_empty() {
+        return Ok(());
+    }
+    trail.limiter_fell_back(LimiterFallback::Local);
+    let local_takes: Vec<Take<'_>> = local_takes.into_iter().copied().collect();
+    let taken = runtime.insurance.take_now(&local_takes);
+    settle(local.into_iter().zip(taken), trail, Answer::Local)
+}
+
+/// Notes what each quota said; the longest wait of those that refuse decides.
+fn settle<'a>(
+    answers: impl Iterator<Item = (&'a BoundQuota, Taken)>,
+    trail: &mut Trail<'a>,
+    passed: Answer,
+) -> Result<(), Error> {
+    let mut wait = None;
+    for (quota, taken) in answers {
+        if taken.allowed {
+            quota.tally.count(passed);
+        } else {
+            quota.tally.count(Answer::Rejected);
+            wait = wait.max(Some(taken.retry_after));
+        }
+        trail.quota_said(quota, taken);
+    }
+    match wait {
+        None => Ok(()),
+        Some(wait) => Err(Error::rate_limited(wait)),
+    }
+}

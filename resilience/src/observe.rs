@@ -1,0 +1,137 @@
+//! What is counted and logged about the guards. Nothing here can fail a request or make it wait: counts are atomics that
+//! a task publishes, and a warning is written at most once a second for each guard.
+
+use std::{
+    fmt::Display,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use crate::{clock::Clock, question::Outage, store_breaker::Operation};
+
+/// How a guard's verdict came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It let the request pass.
+    Passed,
+    /// It rejected the request.
+    Rejected,
+    /// It could not tell, and refused.
+    Unavailable,
+    /// It could not tell, and let the request pass.
+    Open,
+    /// The store could not tell, and this process counted.
+    Local,
+    /// The store could not tell, and the flag's default served.
+    Default,
+    /// The store could not tell, and the flag's last known value served.
+    Stale,
+}
+
+impl Answer {
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Passed,
+        Self::Rejected,
+        Self::Unavailable,
+        Self::Open,
+        Self::Local,
+        Self::Default,
+        Self::Stale,
+    ];
+
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Rejected => "rejected",
+            Self::Unavailable => "unavailable",
+            Self::Open => "fallback_open",
+            Self::Local => "fallback_local",
+            Self::Default => "fallback_default",
+            Self::Stale => "fallback_stale",
+        }
+    }
+}
+
+/// Verdicts of one guard of one handler.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    #[cfg(feature = "metrics")]
+    counts: [AtomicU64; Answer::ALL.len()],
+}
+
+impl Tally {
+    #[cfg_attr(not(feature = "metrics"), expect(clippy::unused_self, reason = "counts are compiled out"))]
+    pub(crate) fn count(&self, answer: Answer) {
+        #[cfg(feature = "metrics")]
+        self.counts[answer as usize].fetch_add(1, Ordering::Relaxed);
+        #[cfg(not(feature = "metrics"))]
+        let _ = answer;
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn counted(&self, answer: Answer) -> u64 {
+        self.counts[answer as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// How long the store took, per operation.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    #[cfg(feature = "metrics")]
+    pub(crate) latency: [std::sync::Mutex<Vec<Duration>>; 3],
+}
+
+/// Samples kept between two publications; further ones are left out.
+#[cfg(feature = "metrics")]
+const SAMPLES_MAX: usize = 8_192;
+
+impl Observer {
+    #[cfg_attr(not(feature = "metrics"), expect(clippy::unused_self, reason = "samples are compiled out"))]
+    pub(crate) fn store_took(&self, operation: Operation, took: Option<Duration>) {
+        #[cfg(feature = "metrics")]
+        if let Some(took) = took {
+            let mut samples = self.latency[operation as usize]
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            if samples.len() < SAMPLES_MAX {
+                samples.push(took);
+            }
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = (operation, took);
+    }
+}
+
+/// Warnings about one guard, at most one a second.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    /// Nanoseconds of the last one; 0 before the first.
+    last: AtomicU64,
+    unsaid: AtomicU64,
+}
+
+const COMPLAINT_EVERY: u64 = 1_000_000_000;
+
+impl Complaints {
+    /// Says that a guard had to do without the store. An open breaker has said so itself when it opened.
+    pub(crate) fn about(&self, guard: &str, outage: &Outage) {
+        if !matches!(outage, Outage::BreakerOpen) {
+            self.say(guard, outage);
+        }
+    }
+
+    /// Says that a guard could not decide.
+    pub(crate) fn say(&self, guard: &str, reason: &dyn Display) {
+        let now = Clock::system().nanos();
+        let last = self.last.load(Ordering::Relaxed);
+        let due = last == 0 || now.saturating_sub(last) >= COMPLAINT_EVERY;
+        if due && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            let unsaid = self.unsaid.swap(0, Ordering::Relaxed);
+            tracing::warn!(guard, %reason, unsaid, "a guard fell back");
+        } else {
+            self.unsaid.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

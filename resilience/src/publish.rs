@@ -1,0 +1,117 @@
+//! Publishes what the guards have counted through the `metrics` facade, off the request path.
+//!
+//! | metric | kind | labels |
+//! |---|---|---|
+//! | `resilience_guard_answers_total` | counter | `handler`, `guard`, `answer` |
+//! | `resilience_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | `breaker` |
+//! | `resilience_breaker_transitions_total` | counter | `breaker`, `from`, `to` |
+//! | `resilience_store_seconds` | histogram | `operation` |
+
+use std::{
+    sync::{Arc, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{
+    bound::Bound,
+    breaker::{BreakerEvent, State},
+    observe::{Answer, Tally},
+    runtime::Runtime,
+    store_breaker::Operation,
+};
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Starts the task that publishes. It ends with the runtime.
+pub(crate) fn spawn(runtime: &Arc<Runtime>) {
+    let events = runtime.breakers.events();
+    tokio::spawn(publish_until_gone(Arc::downgrade(runtime), events));
+}
+
+async fn publish_until_gone(runtime: Weak<Runtime>, mut events: Receiver<BreakerEvent>) {
+    let mut tick = interval(EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => match runtime.upgrade() {
+                Some(runtime) => publish(&runtime),
+                None => return,
+            },
+            event = events.recv() => match event {
+                Ok(event) => count_transition(&event),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            },
+        }
+    }
+}
+
+fn count_transition(event: &BreakerEvent) {
+    metrics::counter!(
+        "resilience_breaker_transitions_total",
+        "breaker" => event.breaker.to_string(),
+        "from" => event.from.as_str(),
+        "to" => event.to.as_str(),
+    )
+    .increment(1);
+}
+
+/// Publishes all counts, states and samples as they are now.
+pub(crate) fn publish(runtime: &Runtime) {
+    for bound in runtime.all_bound() {
+        publish_answers(&bound);
+    }
+    for breaker in runtime.breakers.all() {
+        let state = match breaker.state() {
+            State::Closed => 0.0,
+            State::HalfOpen => 1.0,
+            State::Open => 2.0,
+        };
+        metrics::gauge!("resilience_breaker_state", "breaker" => breaker.name().to_owned()).set(state);
+    }
+    for operation in Operation::ALL {
+        let samples = {
+            let mut samples = runtime.observer.latency[operation as usize]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *samples)
+        };
+        let histogram = metrics::histogram!("resilience_store_seconds", "operation" => operation.name());
+        for took in samples {
+            histogram.record(took);
+        }
+    }
+}
+
+fn publish_answers(bound: &Bound) {
+    let handler = format!("{}::{}", bound.policy.module(), bound.policy.name());
+    let publish = |guard: String, tally: &Tally| {
+        for answer in Answer::ALL {
+            let count = tally.counted(answer);
+            if count > 0 {
+                metrics::counter!(
+                    "resilience_guard_answers_total",
+                    "handler" => handler.clone(), "guard" => guard.clone(), "answer" => answer.as_str(),
+                )
+                .absolute(count);
+            }
+        }
+    };
+    for quota in bound.quotas.all.iter().chain(&bound.user_quotas.all) {
+        publish(format!("rate_limit:{}", quota.quota.id), &quota.tally);
+    }
+    for flag in &bound.flags {
+        publish(format!("flag:{}", flag.spec.name), &flag.tally);
+    }
+    if let Some(auth) = &bound.auth {
+        publish("auth".into(), &auth.tally);
+    }
+    for guard in &bound.guards {
+        publish(format!("guard:{}", guard.guard.name()), &guard.tally);
+    }
+}

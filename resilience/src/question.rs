@@ -1,0 +1,284 @@
+//! One question to the store: behind a breaker, with a deadline, polled beside the others of its phase.
+
+use std::{
+    cell::OnceCell,
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::{
+    breaker::Permit,
+    deadline,
+    error::Error,
+    store::{StoreError, StoreErrorKind, StoreFuture},
+    store_breaker::StoreBreaker,
+};
+
+/// Why a question has no answer of use.
+#[derive(Debug)]
+pub(crate) enum Outage {
+    /// The breaker refused: the store was not asked.
+    BreakerOpen,
+    /// No answer within the guard's deadline.
+    DeadlineExceeded,
+    /// The enclosing scope's budget ran out first: says nothing about the store.
+    BudgetSpent,
+    /// The store could not answer, or answered with nothing of use.
+    Failed(StoreError),
+}
+
+impl std::fmt::Display for Outage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BreakerOpen => f.write_str("its circuit breaker is open"),
+            Self::DeadlineExceeded => f.write_str("it did not answer within the guard's deadline"),
+            Self::BudgetSpent => f.write_str("the request's own deadline came first"),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The instant at which a phase of questions was asked: all deadlines of the phase count from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) at: Instant,
+    budget: Option<Instant>,
+}
+
+impl Asked {
+    pub(crate) fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            budget: deadline::current(),
+        }
+    }
+}
+
+/// A question on its way.
+pub(crate) struct Question<'a, T> {
+    deadline: Instant,
+    /// Whether `deadline` is the guard's own, and not the enclosing scope's.
+    own: bool,
+    state: State<'a, T>,
+}
+
+enum State<'a, T> {
+    Asking {
+        admission: Option<Admission<'a>>,
+        answer: StoreFuture<'a, T>,
+        polled: bool,
+    },
+    Answered(Result<T, Outage>, Option<Duration>),
+    Read,
+}
+
+/// A breaker and its permit. Dropped unsettled it counts for nothing.
+struct Admission<'a> {
+    breaker: &'a Arc<StoreBreaker>,
+    permit: Permit<'a>,
+}
+
+impl<'a, T> Question<'a, T> {
+    /// Asks the store behind `breaker`; `ask` is not called while the breaker refuses.
+    pub(crate) fn of_store(
+        breaker: &'a Arc<StoreBreaker>,
+        asked: Asked,
+        within: Duration,
+        ask: impl FnOnce(Instant) -> StoreFuture<'a, T>,
+    ) -> Self {
+        match breaker.admit() {
+            Some(permit) => Self::new(Some(Admission { breaker, permit }), asked, within, ask),
+            None => Self {
+                deadline: asked.at,
+                own: true,
+                state: State::Answered(Err(Outage::BreakerOpen), None),
+            },
+        }
+    }
+
+    /// Asks somebody else, with no breaker of ours.
+    pub(crate) fn of_other(asked: Asked, within: Duration, ask: impl FnOnce(Instant) -> StoreFuture<'a, T>) -> Self {
+        Self::new(None, asked, within, ask)
+    }
+
+    fn new(
+        admission: Option<Admission<'a>>,
+        asked: Asked,
+        within: Duration,
+        ask: impl FnOnce(Instant) -> StoreFuture<'a, T>,
+    ) -> Self {
+        let own = asked.at + within;
+        let deadline = asked.budget.map_or(own, |budget| budget.min(own));
+        let state = if deadline <= asked.at {
+            State::Answered(Err(Outage::BudgetSpent), None)
+        } else {
+            State::Asking {
+                admission,
+                answer: ask(deadline),
+                polled: false,
+            }
+        };
+        Self {
+            deadline,
+            own: deadline == own,
+            state,
+        }
+    }
+
+    /// The answer, and how long it took if the store gave it.
+    ///
+    /// # Panics
+    ///
+    /// When there is none yet, or it has been read.
+    pub(crate) fn read(&mut self) -> (Result<T, Outage>, Option<Duration>) {
+        match std::mem::replace(&mut self.state, State::Read) {
+            State::Answered(answer, took) => (answer, took),
+            State::Asking { .. } | State::Read => unreachable!("a phase reads each answer once, after it has come"),
+        }
+    }
+
+    /// Ends the question unanswered. The permit settles first: dropping the future may take time.
+    fn expire(&mut self) {
+        let outage = if self.own { Outage::DeadlineExceeded } else { Outage::BudgetSpent };
+        let state = std::mem::replace(&mut self.state, State::Answered(Err(outage), None));
+        if let State::Asking {
+            admission: Some(Admission { breaker, permit }),
+            ..
+        } = state
+            && self.own
+        {
+            breaker.fail(permit);
+        }
+    }
+}
+
+/// What a phase does with each of its questions, whatever they ask for.
+pub(crate) trait Pending {
+    /// Polls for the answer if it is not there yet.
+    fn poll(&mut self, cx: &mut Context<'_>, asked: Asked, now: &Now);
+
+    /// Whether the answer is there to read.
+    fn is_answered(&self) -> bool;
+
+    /// Ends the question if its deadline has come; else says when it will. `None` once answered.
+    fn expire_or_due(&mut self, now: Instant) -> Option<Instant>;
+}
+
+impl<T> Pending for Question<'_, T> {
+    fn poll(&mut self, cx: &mut Context<'_>, asked: Asked, now: &Now) {
+        let State::Asking {
+            admission,
+            answer,
+            polled,
+        } = &mut self.state
+        else {
+            return;
+        };
+        let first = !std::mem::replace(polled, true);
+        let Poll::Ready(answer) = answer.as_mut().poll(cx) else {
+            return;
+        };
+        // An answer at the first poll took no time worth a look at the clock.
+        let took = if first { Duration::ZERO } else { now.read() - asked.at };
+        if !first && now.read() > self.deadline {
+            return self.expire();
+        }
+        let admission = admission.take();
+        let answer = answer.map_err(|error| {
+            let kind = error.kind();
+            (Outage::Failed(error), kind)
+        });
+        if let Some(Admission { breaker, permit }) = admission {
+            match &answer {
+                // A store that answered nonsense is a store that answers.
+                Ok(_) | Err((_, StoreErrorKind::Answered)) => permit.success(),
+                Err((_, StoreErrorKind::Unavailable)) => breaker.fail(permit),
+                Err((_, StoreErrorKind::Saturated)) => permit.neutral(),
+            }
+        }
+        self.state = State::Answered(answer.map_err(|(outage, _)| outage), Some(took));
+    }
+
+    fn is_answered(&self) -> bool {
+        matches!(self.state, State::Answered(..))
+    }
+
+    fn expire_or_due(&mut self, now: Instant) -> Option<Instant> {
+        match self.state {
+            State::Asking { .. } if self.deadline <= now => {
+                self.expire();
+                None
+            }
+            State::Asking { .. } => Some(self.deadline),
+            _ => None,
+        }
+    }
+}
+
+/// The time of one poll, read at most once.
+#[derive(Default)]
+pub(crate) struct Now(OnceCell<Instant>);
+
+impl Now {
+    fn read(&self) -> Instant {
+        *self.0.get_or_init(Instant::now)
+    }
+}
+
+/// Questions that are asked together and read in their order.
+pub(crate) trait Phase {
+    /// How many questions there are.
+    fn len(&self) -> usize;
+
+    /// The question at this place in the order; `None` if there was no need to ask.
+    fn question(&mut self, index: usize) -> Option<&mut dyn Pending>;
+
+    /// Reads the answer at this place. Called once for each, in order, until one refuses.
+    fn read(&mut self, index: usize) -> Result<(), Error>;
+}
+
+/// Asks all questions of a phase at once and reads their answers in order, as if each had been asked after the one
+/// before. Returns as soon as no later answer can change the outcome; questions still on their way are dropped.
+///
+/// One timer serves the whole phase, and none is set if every answer is there at once.
+pub(crate) async fn ask_together(phase: &mut impl Phase, asked: Asked) -> Result<(), Error> {
+    let mut timer = pin!(None::<Sleep>);
+    let mut next = 0;
+    poll_fn(|cx| {
+        let now = Now::default();
+        for index in next..phase.len() {
+            if let Some(question) = phase.question(index) {
+                question.poll(cx, asked, &now);
+            }
+        }
+        loop {
+            while next < phase.len() && phase.question(next).is_none_or(|question| question.is_answered()) {
+                next += 1;
+                phase.read(next - 1)?;
+            }
+            if next == phase.len() {
+                return Poll::Ready(Ok(()));
+            }
+            // A timer that fires early only wakes us for nothing; one that is late breaks a promise. So it always
+            // stands at the earliest deadline that is still ahead.
+            if let Some(timer) = timer.as_mut().as_pin_mut()
+                && timer.poll(cx).is_pending()
+            {
+                return Poll::Pending;
+            }
+            let now = Instant::now();
+            let due = (next..phase.len())
+                .filter_map(|index| phase.question(index)?.expire_or_due(now))
+                .min();
+            if let Some(due) = due {
+                timer.set(Some(sleep_until(due)));
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,86 @@
+//! All policies of the program, known since link time.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::policy::{Policy, RateLimit};
+
+/// A policy that registered itself.
+#[derive(Debug)]
+pub struct Registered(pub &'static Policy);
+
+inventory::collect!(Registered);
+
+/// All of them, each once: a generic handler's policy is one static, whatever it is instantiated with.
+pub(crate) fn policies() -> impl Iterator<Item = &'static Policy> {
+    inventory::iter::<Registered>().map(|registered| registered.0)
+}
+
+/// What is wrong among these policies, a sentence each.
+pub(crate) fn mistakes(policies: &[&'static Policy], own_authenticator: bool) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    let mut named: HashMap<&str, (&RateLimit, String)> = HashMap::new();
+    let mut handlers = HashSet::new();
+    for policy in policies {
+        let handler = format!("{}::{}", policy.module(), policy.name());
+        for limit in policy.rate_limits() {
+            let Some(name) = limit.name else { continue };
+            let (first, by) = named.entry(name).or_insert_with(|| (limit, handler.clone()));
+            let same = (first.limit, first.window, first.key, first.algorithm)
+                == (limit.limit, limit.window, limit.key, limit.algorithm);
+            if !same {
+                mistakes.push(format!(
+                    "`{handler}` and `{by}` share the quota `{name}`, but disagree on its limit, window, key or algorithm"
+                ));
+            }
+        }
+        if own_authenticator && let Some(header) = policy.auth().and_then(|auth| auth.header) {
+            mistakes.push(format!(
+                "`{handler}` reads its credential from `{header}`, but the installed authenticator reads what it likes"
+            ));
+        }
+        if policy.rate_limits().iter().any(|limit| limit.name.is_none()) && !handlers.insert(handler.clone()) {
+            mistakes.push(format!(
+                "two handlers are called `{handler}` and would share their unnamed quotas: rename one, or name the quotas"
+            ));
+        }
+    }
+    mistakes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::policy::Auth;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn one_name_is_one_quota() {
+        static THIRTY: [RateLimit; 1] = [RateLimit::new(30, MINUTE).with_name("api")];
+        static FORTY: [RateLimit; 1] = [RateLimit::new(40, MINUTE).with_name("api")];
+        static A: Policy = Policy::new("app", "a").with_rate_limits(&THIRTY);
+        static B: Policy = Policy::new("app", "b").with_rate_limits(&THIRTY);
+        static C: Policy = Policy::new("app", "c").with_rate_limits(&FORTY);
+        assert_eq!(mistakes(&[&A, &B], false), Vec::<String>::new());
+        let found = mistakes(&[&A, &B, &C], false);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("`app::c` and `app::a` share the quota `api`"), "{found:?}");
+    }
+
+    #[test]
+    fn unnamed_quotas_need_a_handler_of_their_own() {
+        static QUOTA: [RateLimit; 1] = [RateLimit::new(30, MINUTE)];
+        static A: Policy = Policy::new("app", "a").with_rate_limits(&QUOTA);
+        static B: Policy = Policy::new("app", "a").with_rate_limits(&QUOTA);
+        assert_eq!(mistakes(&[&A, &B], false).len(), 1);
+    }
+
+    #[test]
+    fn a_header_that_nobody_reads_is_a_mistake() {
+        static A: Policy = Policy::new("app", "a").with_auth(Auth::fail_closed().with_header("x-token"));
+        assert_eq!(mistakes(&[&A], false), Vec::<String>::new());
+        assert_eq!(mistakes(&[&A], true).len(), 1);
+    }
+}

@@ -1,0 +1,274 @@
+//! The runtime: one store, its breakers, and every policy of the program bound to them.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use poem::http::{HeaderName, HeaderValue};
+use tokio::{
+    sync::broadcast,
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    body::ErrorBody,
+    bound::Bound,
+    breaker::{BreakerEvent, CircuitBreaker, State},
+    builder::Builder,
+    guard::{auth::Authenticator, flag::LastKnown},
+    observe::Observer,
+    policy::{BreakerChoice, Policy},
+    registry,
+    store::{MemoryStore, Probe, Store},
+    store_breaker::StoreBreakers,
+    summary::PolicySummary,
+};
+
+/// How long [`Resilience::health`] waits for the store.
+const HEALTH_DEADLINE: Duration = Duration::from_millis(250);
+
+/// What guarded handlers need at run time. A cheap handle: clones share everything.
+///
+/// ```
+/// use poem::{EndpointExt, Route, get, handler};
+/// use resilience::{Identity, Resilience, resilient};
+///
+/// #[resilient(auth = "fail_closed", rate_limit(30, 60))]
+/// #[handler]
+/// async fn checkout(Identity(user): Identity) -> String {
+///     user
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let resilience = Resilience::builder().redis("redis://127.0.0.1:6379").build()?;
+/// let app = Route::new().at("/api/checkout", get(checkout)).with(resilience);
+/// # drop(app);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Building needs a tokio runtime around it, and waits for nothing: an unreachable Redis is a warning, not an error.
+#[derive(Clone)]
+pub struct Resilience {
+    pub(crate) runtime: Arc<Runtime>,
+}
+
+impl Resilience {
+    /// Starts to build a runtime.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn new(runtime: Runtime) -> Self {
+        let runtime = Arc::new(runtime);
+        // Binding now costs the first requests nothing later, and makes every breaker known from the start.
+        for policy in registry::policies() {
+            runtime.bound(policy);
+        }
+        #[cfg(feature = "metrics")]
+        crate::publish::spawn(&runtime);
+        Self { runtime }
+    }
+
+    /// The guards of every guarded handler in this program, in the order in which they run.
+    #[must_use]
+    pub fn policies(&self) -> Vec<PolicySummary> {
+        let mut summaries: Vec<_> =
+            registry::policies().map(|policy| PolicySummary::new(&self.runtime.bound(policy))).collect();
+        summaries.sort_by(|a, b| (a.module(), a.handler()).cmp(&(b.module(), b.handler())));
+        summaries
+    }
+
+    /// Looks for mistakes that only the whole program shows: quotas that share a name but not a limit, an `auth(header)`
+    /// that the installed authenticator never reads.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes found, each with the handlers that make it.
+    pub fn verify(&self) -> Result<(), VerifyError> {
+        let policies: Vec<_> = registry::policies().collect();
+        let mistakes = registry::mistakes(&policies, self.runtime.authenticator.is_some());
+        if mistakes.is_empty() { Ok(()) } else { Err(VerifyError(mistakes)) }
+    }
+
+    /// The breakers in front of the store, sorted by name: to look at, and to watch.
+    #[must_use]
+    pub fn breakers(&self) -> Vec<CircuitBreaker> {
+        self.runtime.breakers.all()
+    }
+
+    /// Openings, half-openings and closings of all breakers in front of the store, from now on. A receiver that falls 64
+    /// events behind misses the oldest.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<BreakerEvent> {
+        self.runtime.breakers.events()
+    }
+
+    /// Whether the store serves, and how its breakers stand. Takes 250 ms at most.
+    ///
+    /// While a breaker is open the store is not asked: that answer is known.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it changes nothing.
+    pub async fn health(&self) -> Health {
+        let breakers = self.breakers();
+        let all_closed = breakers.iter().all(|breaker| breaker.state() == State::Closed);
+        let deadline = Instant::now() + HEALTH_DEADLINE;
+        let reachable = all_closed
+            && matches!(
+                timeout_at(deadline, self.runtime.store.probe(Probe::Write, deadline)).await,
+                Ok(Ok(()))
+            );
+        Health {
+            store_reachable: reachable,
+            breakers: breakers.iter().map(|breaker| (breaker.name().to_owned(), breaker.state())).collect(),
+        }
+    }
+
+    /// Publishes counts and samples to the `metrics` recorder now. They are published every second by themselves; call
+    /// this before a scrape that must see the latest.
+    #[cfg(feature = "metrics")]
+    pub fn publish_metrics(&self) {
+        crate::publish::publish(&self.runtime);
+    }
+}
+
+impl fmt::Debug for Resilience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resilience")
+            .field("store", &self.runtime.store)
+            .field("breakers", &self.runtime.settings.breakers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The store's reachability and the state of each breaker in front of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Whether the store took a write just now.
+    pub store_reachable: bool,
+    /// Name and state of each breaker, sorted by name.
+    pub breakers: Vec<(String, State)>,
+}
+
+impl Health {
+    /// Whether guards are falling back, or would at the next request.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        !self.store_reachable || self.breakers.iter().any(|(_, state)| *state != State::Closed)
+    }
+}
+
+/// Mistakes that [`Resilience::verify`] found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} of the guarded handlers' policies do not fit: {}", .0.len(), .0.join("; "))]
+pub struct VerifyError(Vec<String>);
+
+impl VerifyError {
+    /// One sentence for each mistake.
+    #[must_use]
+    pub fn mistakes(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Which rate limit headers an answer carries. Both families by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimitHeaders {
+    /// `x-ratelimit-limit` and `x-ratelimit-remaining`.
+    pub legacy: bool,
+    /// `RateLimit-Policy` and `RateLimit`, as the IETF draft has them.
+    pub ietf: bool,
+}
+
+impl Default for RateLimitHeaders {
+    fn default() -> Self {
+        Self {
+            legacy: true,
+            ietf: true,
+        }
+    }
+}
+
+/// What the builder has decided, validated.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) breakers: BreakerChoice,
+    pub(crate) auth_header: HeaderName,
+    pub(crate) auth_deadline: Duration,
+    pub(crate) flag_deadline: Duration,
+    pub(crate) rate_limit_deadline: Duration,
+    pub(crate) retry_after: Duration,
+    pub(crate) ipv6_prefix: u8,
+    pub(crate) rate_limit_headers: RateLimitHeaders,
+    pub(crate) error_body: ErrorBody,
+}
+
+/// Everything behind a [`Resilience`].
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    pub(crate) settings: Settings,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
+    /// The `WWW-Authenticate` of a 401.
+    pub(crate) challenge: HeaderValue,
+    pub(crate) breakers: StoreBreakers,
+    /// Counts for quotas that fail local.
+    pub(crate) insurance: MemoryStore,
+    pub(crate) observer: Observer,
+    last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
+    /// By the policy's address: policies are statics.
+    bound: RwLock<HashMap<usize, Arc<Bound>>>,
+}
+
+impl Runtime {
+    pub(crate) fn new(
+        settings: Settings,
+        store: Arc<dyn Store>,
+        authenticator: Option<Arc<dyn Authenticator>>,
+        challenge: HeaderValue,
+        breakers: StoreBreakers,
+        insurance: MemoryStore,
+    ) -> Self {
+        Self {
+            settings,
+            store,
+            authenticator,
+            challenge,
+            breakers,
+            insurance,
+            observer: Observer::default(),
+            last_known: Mutex::default(),
+            bound: RwLock::default(),
+        }
+    }
+
+    /// The policy, bound to this runtime. Bound once; a policy that did not register itself is bound at its first request.
+    pub(crate) fn bound(&self, policy: &'static Policy) -> Arc<Bound> {
+        let address = std::ptr::from_ref(policy).addr();
+        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner).get(&address).cloned();
+        bound.unwrap_or_else(|| {
+            let fresh = Arc::new(Bound::new(policy, self));
+            let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(bound.entry(address).or_insert(fresh))
+        })
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn all_bound(&self) -> Vec<Arc<Bound>> {
+        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
+        bound.values().cloned().collect()
+    }
+
+    pub(crate) fn last_known(&self, flag: &'static str) -> Arc<LastKnown> {
+        let mut known = self.last_known.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(flag).or_default())
+    }
+}

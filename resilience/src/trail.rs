@@ -1,0 +1,151 @@
+//! What the guards of one request have decided so far, and the headers that say so.
+
+use std::fmt::Write as _;
+
+use poem::{
+    Response,
+    http::{HeaderName, HeaderValue},
+};
+
+use crate::{
+    bound::{BoundFlag, BoundQuota},
+    error::whole_seconds,
+    runtime::RateLimitHeaders,
+    store::Taken,
+};
+
+/// Notes of the guards that were read, in the order in which they were read.
+#[derive(Debug, Default)]
+pub(crate) struct Trail<'a> {
+    flags: Vec<&'a BoundFlag>,
+    guards: Vec<&'static str>,
+    limiter: Option<LimiterFallback>,
+    quotas: Vec<(&'a BoundQuota, Taken)>,
+}
+
+/// How the limiter fell back. Ordered by what an operator must know most: a later one hides an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LimiterFallback {
+    Local,
+    Open,
+    Closed,
+}
+
+impl LimiterFallback {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl<'a> Trail<'a> {
+    pub(crate) fn flag_fell_back(&mut self, flag: &'a BoundFlag) {
+        self.flags.push(flag);
+    }
+
+    pub(crate) fn guard_fell_back(&mut self, name: &'static str) {
+        self.guards.push(name);
+    }
+
+    pub(crate) fn limiter_fell_back(&mut self, to: LimiterFallback) {
+        self.limiter = self.limiter.max(Some(to));
+    }
+
+    pub(crate) fn quota_said(&mut self, quota: &'a BoundQuota, taken: Taken) {
+        self.quotas.push((quota, taken));
+    }
+
+    /// The headers that stand on the answer, whoever gives it.
+    pub(crate) fn headers(&self, families: RateLimitHeaders) -> DecidedHeaders {
+        let mut headers = Vec::new();
+        for flag in &self.flags {
+            headers.push((FLAG_FALLBACK, flag.header.clone()));
+        }
+        for name in &self.guards {
+            if let Ok(name) = HeaderValue::from_str(name) {
+                headers.push((GUARD_FALLBACK, name));
+            }
+        }
+        if let Some(fallback) = self.limiter {
+            headers.push((LIMITER_FALLBACK, HeaderValue::from_static(fallback.as_str())));
+        }
+        if families.legacy
+            && let Some((quota, taken)) = self.tightest()
+        {
+            headers.push((LIMIT, HeaderValue::from(quota.spec.limit)));
+            headers.push((REMAINING, HeaderValue::from(taken.remaining)));
+        }
+        if families.ietf && !self.quotas.is_empty() {
+            headers.push((RATELIMIT_POLICY, self.ietf_policy()));
+            headers.push((RATELIMIT, self.ietf_state()));
+        }
+        DecidedHeaders(headers)
+    }
+
+    /// The quota that `x-ratelimit-*` shows: one that refuses before any other, else the one with the least remaining.
+    fn tightest(&self) -> Option<&(&'a BoundQuota, Taken)> {
+        self.quotas.iter().min_by_key(|(_, taken)| (taken.allowed, taken.remaining))
+    }
+
+    fn ietf_policy(&self) -> HeaderValue {
+        if let [(quota, _)] = &self.quotas[..] {
+            return quota.policy_item.clone();
+        }
+        let items: Vec<_> = self.quotas.iter().map(|(quota, _)| quota.policy_item.as_bytes()).collect();
+        HeaderValue::from_bytes(&items.join(&b", "[..])).expect("items of visible ASCII")
+    }
+
+    /// `"default";r=12;t=34`: on a refusal only the quotas that refuse.
+    fn ietf_state(&self) -> HeaderValue {
+        let refused = self.quotas.iter().any(|(_, taken)| !taken.allowed);
+        let mut list = String::with_capacity(32);
+        for (quota, taken) in &self.quotas {
+            if refused && taken.allowed {
+                continue;
+            }
+            if !list.is_empty() {
+                list.push_str(", ");
+            }
+            // Never below `Retry-After`'s reason: what remains nothing is back no earlier than a retry passes.
+            let reset = whole_seconds(if taken.allowed { taken.reset } else { taken.retry_after });
+            write!(list, "{};r={};t={reset}", quota.item, taken.remaining).expect("a String takes all");
+        }
+        HeaderValue::from_str(&list).expect("items of visible ASCII")
+    }
+}
+
+/// Headers that guards have decided, ready to stand on an answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DecidedHeaders(Vec<(HeaderName, HeaderValue)>);
+
+impl DecidedHeaders {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes them over what the response says of the same names: the guards know, the handler does not.
+    pub(crate) fn write(self, response: &mut Response) {
+        let headers = response.headers_mut();
+        let mut before = None;
+        for (name, value) in self.0 {
+            // Values of one name stand together.
+            if before.as_ref() == Some(&name) {
+                headers.append(name, value);
+            } else {
+                before = Some(name.clone());
+                headers.insert(name, value);
+            }
+        }
+    }
+}
+
+const FLAG_FALLBACK: HeaderName = HeaderName::from_static("x-flag-fallback");
+const GUARD_FALLBACK: HeaderName = HeaderName::from_static("x-guard-fallback");
+const LIMITER_FALLBACK: HeaderName = HeaderName::from_static("x-ratelimit-fallback");
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
