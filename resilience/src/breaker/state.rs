@@ -1,0 +1,353 @@
+//! The transitions of a breaker: no IO, no clock of its own, nothing that waits.
+//!
+//! One atomic word holds state and generation. It is read without the lock and written only under it, so that a call
+//! through a closed, healthy circuit costs two loads. The lock is never held over code of the user's.
+
+use std::{cell::LazyCell, collections::VecDeque, time::Duration};
+
+use super::{
+    config::{BreakerConfig, FailureRate},
+    error::CircuitOpen,
+    event::{Cause, Outcome, State, Transition},
+    probe::Probes,
+    sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError},
+    window::Window,
+};
+use crate::clock::nanos;
+
+/// A breaker without name, clock and events. Times are nanoseconds of one monotonic clock.
+#[derive(Debug)]
+pub(super) struct Machine {
+    /// A [`Word`].
+    word: AtomicU64,
+    /// While the circuit is not closed, nobody is let in before this time: the end of the open time, or the moment at
+    /// which a probe's slot is free. Written before `word`, under the lock.
+    gate: AtomicU64,
+    inner: Mutex<Inner>,
+    config: BreakerConfig,
+}
+
+/// What a permit remembers of its admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ticket {
+    /// Let in while the circuit was closed.
+    Call { generation: u64 },
+    /// Let in while it was half-open.
+    Probe { lease: u64 },
+}
+
+impl Machine {
+    /// A closed circuit. `config` must be valid.
+    pub(super) fn new(config: BreakerConfig) -> Self {
+        let inner = Inner::new(&config);
+        Self {
+            word: AtomicU64::new(Word::new(0, State::Closed, inner.window.is_some()).0),
+            gate: AtomicU64::new(0),
+            inner: Mutex::new(inner),
+            config,
+        }
+    }
+
+    pub(super) fn config(&self) -> &BreakerConfig {
+        &self.config
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        self.word().state()
+    }
+
+    /// How long from `now` until somebody can be let in; `None` while everybody is.
+    pub(super) fn opens_in(&self, now: u64) -> Option<u64> {
+        (self.state() != State::Closed).then(|| self.gate.load(Ordering::Relaxed).saturating_sub(now))
+    }
+
+    /// Lets a call in while the circuit is closed, and only then.
+    #[inline]
+    pub(super) fn admit_call(&self) -> Option<Ticket> {
+        let word = self.word();
+        (word.state() == State::Closed).then(|| Ticket::Call {
+            generation: word.generation(),
+        })
+    }
+
+    /// Lets a call in, as a probe if need be. May change the state: [`publish`](Self::publish) after a probe.
+    #[inline]
+    pub(super) fn admit(&self, now: impl FnOnce() -> u64) -> Result<Ticket, CircuitOpen> {
+        match self.admit_call() {
+            Some(ticket) => Ok(ticket),
+            None => self.admit_probe(now()),
+        }
+    }
+
+    /// Counts an outcome. The new state, if that changed it: then [`publish`](Self::publish).
+    #[inline]
+    pub(super) fn settle(&self, ticket: Ticket, outcome: Outcome, now: impl FnOnce() -> u64) -> Option<State> {
+        match ticket {
+            Ticket::Call { generation } => {
+                let word = self.word();
+                // A success that finds nothing to do here is ordered before any failure that sets the mark later.
+                let idle = match outcome {
+                    Outcome::Success => !word.is_tallying(),
+                    Outcome::Failure => false,
+                    Outcome::Neutral => true,
+                };
+                if idle || word.generation() != generation {
+                    return None;
+                }
+                self.settle_call(generation, outcome == Outcome::Failure, now)
+            }
+            Ticket::Probe { lease } => self.settle_probe(lease, outcome, now()),
+        }
+    }
+
+    /// Hands out the transitions since the last time, in order and outside the lock.
+    pub(super) fn publish(&self, mut each: impl FnMut(Transition)) {
+        loop {
+            // A statement of its own: in the head of a `while let` the lock would be held over the body.
+            let next = self.lock().next_transition();
+            let Some(transition) = next else { return };
+            let _turn = Turn(self);
+            each(transition);
+        }
+    }
+
+    fn admit_probe(&self, now: u64) -> Result<Ticket, CircuitOpen> {
+        let gate = self.gate.load(Ordering::Relaxed);
+        if now < gate {
+            return Err(self.refusal(now, gate));
+        }
+        let mut inner = self.lock();
+        // Another call may have gone first between the looks above and the lock.
+        let word = self.word();
+        let gate = self.gate.load(Ordering::Relaxed);
+        match word.state() {
+            State::Closed => {
+                return Ok(Ticket::Call {
+                    generation: word.generation(),
+                });
+            }
+            _ if now < gate => return Err(self.refusal(now, gate)),
+            State::Open => self.change(&mut inner, State::HalfOpen, Cause::OpenElapsed, 0, None),
+            State::HalfOpen => {}
+        }
+        let expires = now.saturating_add(nanos(self.config.probe_lease));
+        let lease = inner.probes.lease(now, expires);
+        self.gate.store(inner.probes.free_at(), Ordering::Relaxed);
+        match lease {
+            Some(lease) => Ok(Ticket::Probe { lease }),
+            None => Err(CircuitOpen::new(None)),
+        }
+    }
+
+    fn refusal(&self, now: u64, gate: u64) -> CircuitOpen {
+        let open = self.state() == State::Open;
+        CircuitOpen::new(open.then(|| Duration::from_nanos(gate.saturating_sub(now))))
+    }
+
+    fn settle_call(&self, generation: u64, failed: bool, now: impl FnOnce() -> u64) -> Option<State> {
+        let mut inner = self.lock();
+        let word = self.word();
+        if word.generation() != generation {
+            return None;
+        }
+        // Read under the lock, so that times are in the order of the counts, and only by a rule that needs it.
+        let now = LazyCell::new(now);
+        if let Some(window) = &mut inner.window {
+            window.record(failed, || *now);
+        }
+        inner.failures_in_a_row = if failed {
+            inner.failures_in_a_row.saturating_add(1)
+        } else {
+            0
+        };
+        match inner.reason_to_open(&self.config).filter(|_| failed) {
+            Some(cause) => {
+                self.open(&mut inner, cause, *now);
+                Some(State::Open)
+            }
+            None => {
+                self.set_word(Word::new(generation, State::Closed, inner.is_tallying()));
+                None
+            }
+        }
+    }
+
+    fn settle_probe(&self, lease: u64, outcome: Outcome, now: u64) -> Option<State> {
+        let mut inner = self.lock();
+        // A lease that is known belongs to the present half-open state: every transition forgets them all.
+        let in_time = inner.probes.give_back(lease, now);
+        match outcome {
+            Outcome::Success if in_time && inner.probes.succeed() => {
+                inner.failed_probes = 0;
+                let cause = Cause::ProbesSucceeded(self.config.probes);
+                self.change(&mut inner, State::Closed, cause, 0, None);
+                Some(State::Closed)
+            }
+            Outcome::Failure if in_time => {
+                inner.failed_probes = inner.failed_probes.saturating_add(1);
+                self.open(&mut inner, Cause::ProbeFailed, now);
+                Some(State::Open)
+            }
+            _ => {
+                if self.state() == State::HalfOpen {
+                    self.gate.store(inner.probes.free_at(), Ordering::Relaxed);
+                }
+                None
+            }
+        }
+    }
+
+    fn open(&self, inner: &mut Inner, cause: Cause, now: u64) {
+        let random = if self.config.jitter > 0.0 { fastrand::f64() } else { 0.0 };
+        let open_for = self.config.open_time(inner.failed_probes, random);
+        self.change(
+            inner,
+            State::Open,
+            cause,
+            now.saturating_add(open_for),
+            Some(Duration::from_nanos(open_for)),
+        );
+    }
+
+    /// The one place where the state changes: a new generation, and all counts from zero.
+    fn change(&self, inner: &mut Inner, to: State, cause: Cause, gate: u64, open_for: Option<Duration>) {
+        let word = self.word();
+        inner.reset();
+        inner.journal.push_back(Transition {
+            from: word.state(),
+            to,
+            cause,
+            open_for,
+        });
+        self.gate.store(gate, Ordering::Relaxed);
+        self.set_word(Word::new(word.generation().wrapping_add(1), to, inner.is_tallying()));
+    }
+
+    #[inline]
+    fn word(&self) -> Word {
+        Word(self.word.load(Ordering::Acquire))
+    }
+
+    fn set_word(&self, word: Word) {
+        self.word.store(word.0, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing under the lock can panic half-way; a poisoned lock must not take the service down with it.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The turn of one thread to publish, until it drops.
+struct Turn<'a>(&'a Machine);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lock().publishing = false;
+    }
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+struct Inner {
+    failures_in_a_row: u32,
+    window: Option<Window>,
+    probes: Probes,
+    /// Probes that failed since the circuit was last closed.
+    failed_probes: u32,
+    /// Transitions that nobody has been told of yet.
+    journal: VecDeque<Transition>,
+    /// One thread publishes at a time, so that events leave in the order of the transitions.
+    publishing: bool,
+}
+
+impl Inner {
+    fn new(config: &BreakerConfig) -> Self {
+        Self {
+            failures_in_a_row: 0,
+            window: config.failure_rate.map(|rule| Window::new(rule.window)),
+            probes: Probes::new(config.probes),
+            failed_probes: 0,
+            journal: VecDeque::new(),
+            publishing: false,
+        }
+    }
+
+    /// Whether a success has something to count or to clear.
+    fn is_tallying(&self) -> bool {
+        self.window.is_some() || self.failures_in_a_row > 0
+    }
+
+    fn reason_to_open(&self, config: &BreakerConfig) -> Option<Cause> {
+        if config
+            .failures_in_a_row
+            .is_some_and(|limit| self.failures_in_a_row >= limit)
+        {
+            return Some(Cause::FailuresInARow(self.failures_in_a_row));
+        }
+        let FailureRate { rate, min_calls, .. } = config.failure_rate?;
+        let counts = self.window.as_ref()?.counts();
+        (counts.calls >= u64::from(min_calls) && counts.failure_rate() >= rate).then_some(Cause::FailureRate {
+            failures: counts.failures,
+            calls: counts.calls,
+        })
+    }
+
+    fn reset(&mut self) {
+        self.failures_in_a_row = 0;
+        self.probes.clear();
+        if let Some(window) = &mut self.window {
+            window.clear();
+        }
+    }
+
+    fn next_transition(&mut self) -> Option<Transition> {
+        if self.publishing {
+            // Whoever publishes now looks again before it leaves.
+            return None;
+        }
+        let next = self.journal.pop_front();
+        self.publishing = next.is_some();
+        next
+    }
+}
+
+/// State, generation, and whether a success has something to do: all that a call through a closed circuit looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    const STATE: u64 = 0b011;
+    const TALLYING: u64 = 0b100;
+    const GENERATION_SHIFT: u32 = 3;
+
+    fn new(generation: u64, state: State, tallying: bool) -> Self {
+        let state = match state {
+            State::Closed => 0,
+            State::Open => 1,
+            State::HalfOpen => 2,
+        };
+        let tallying = if tallying { Self::TALLYING } else { 0 };
+        Self(generation << Self::GENERATION_SHIFT | tallying | state)
+    }
+
+    #[inline]
+    fn state(self) -> State {
+        match self.0 & Self::STATE {
+            0 => State::Closed,
+            1 => State::Open,
+            _ => State::HalfOpen,
+        }
+    }
+
+    #[inline]
+    fn is_tallying(self) -> bool {
+        self.0 & Self::TALLYING != 0
+    }
+
+    #[inline]
+    fn generation(self) -> u64 {
+        self.0 >> Self::GENERATION_SHIFT
+    }
+}
