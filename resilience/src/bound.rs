@@ -11,7 +11,7 @@ use crate::{
     policy::{Algorithm, Flag, Key, Policy, RateLimit},
     runtime::{Runtime, Settings},
     store::Quota,
-    store_breaker::{Operation, StoreBreaker, StoreBreakers},
+    store_breaker::{Operation, StoreBreaker},
 };
 
 /// A policy with its breakers, quotas and counters.

@@ -192,7 +192,7 @@ impl Prober {
             breaker.probing.store(false, Ordering::SeqCst);
             // The breaker may have opened again since the last look, by a failure that still saw the mark. With no
             // traffic nobody else would notice.
-            let reopened = breaker.breaker.probe_due_in().is_some();
+            let reopened = breaker.breaker.probe_in().is_some();
             if !reopened || breaker.probing.swap(true, Ordering::SeqCst) {
                 self.0 = None;
             }
@@ -211,7 +211,7 @@ impl Drop for Prober {
 impl StoreBreaker {
     async fn probe_until_closed(&self) {
         let breaker = &self.breaker;
-        while let Some(due_in) = breaker.probe_due_in() {
+        while let Some(due_in) = breaker.probe_in() {
             tokio::time::sleep(due_in).await;
             let Ok(permit) = breaker.try_acquire_probe() else {
                 // A timer's granularity before its time, or somebody else's doing.

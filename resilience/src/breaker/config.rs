@@ -177,6 +177,10 @@ impl BreakerConfig {
         require(!self.probe_lease.is_zero(), "probe_lease", "must be longer than zero")
     }
 
+    pub(crate) const fn open_for(&self) -> Duration {
+        self.open_for
+    }
+
     /// How long to stay open, in nanoseconds, after `failed_probes` probes have failed since the circuit was last closed.
     ///
     /// `random` is in [0, 1).

@@ -120,6 +120,27 @@ impl CircuitBreaker {
         Self::assemble(name.clone(), machine.config().clone(), clock.clone(), true)
     }
 
+    /// A new breaker with this one's name and settings that shares the channel of its events with others.
+    #[must_use]
+    pub(crate) fn with_events(self, events: broadcast::Sender<BreakerEvent>) -> Self {
+        let Shared {
+            name,
+            machine,
+            clock,
+            supervised,
+            ..
+        } = &*self.shared;
+        Self {
+            shared: Arc::new(Shared {
+                name: name.clone(),
+                machine: Machine::new(machine.config().clone()),
+                clock: clock.clone(),
+                supervised: *supervised,
+                events,
+            }),
+        }
+    }
+
     /// The breaker's name.
     #[must_use]
     pub fn name(&self) -> &str {
