@@ -112,6 +112,7 @@ impl Machine {
         }
     }
 
+    #[inline(never)]
     fn admit_probe(&self, now: u64) -> Result<Ticket, CircuitOpen> {
         let gate = self.gate.load(Ordering::Relaxed);
         if now < gate {
@@ -145,6 +146,7 @@ impl Machine {
         CircuitOpen::new(open.then(|| Duration::from_nanos(gate.saturating_sub(now))))
     }
 
+    #[inline(never)]
     fn settle_call(&self, generation: u64, failed: bool, now: impl FnOnce() -> u64) -> Option<State> {
         let mut inner = self.lock();
         let word = self.word();
@@ -173,6 +175,7 @@ impl Machine {
         }
     }
 
+    #[inline(never)]
     fn settle_probe(&self, lease: u64, outcome: Outcome, now: u64) -> Option<State> {
         let mut inner = self.lock();
         // A lease that is known belongs to the present half-open state: every transition forgets them all.
