@@ -1,0 +1,282 @@
+//! Arguments to a policy, guard by guard.
+//!
+//! A new guard is a form in [`FORMS`], a line in [`Policy::read`] and a fn that reads its arguments.
+
+use proc_macro2::{Group, Ident};
+use syn::{
+    Error, ExprPath, Result, Token,
+    parse::{ParseStream, Parser},
+};
+
+use crate::{
+    args::{Arguments, Entry, Value},
+    errors::{self, Errors},
+    model::{Algorithm, Auth, Breaker, Flag, Key, OnOutage, Policy, RateLimit},
+    value,
+};
+
+impl Policy {
+    /// Reads the entries of an attribute.
+    pub(crate) fn parse(entries: Vec<Entry>, errors: &mut Errors) -> Self {
+        let mut policy = Self::default();
+        let mut seen: Vec<Ident> = Vec::new();
+        for entry in entries {
+            if let Entry::Assigned(name, _) | Entry::Called(name, _) = &entry {
+                if ONCE.contains(&&*name.to_string()) && seen.contains(name) {
+                    errors.push(Error::new(
+                        name.span(),
+                        format!("`{name}` stands twice, but a handler has only one: keep one of them"),
+                    ));
+                }
+                seen.push(name.clone());
+            }
+            policy.read(entry, errors);
+        }
+        policy
+    }
+
+    fn read(&mut self, entry: Entry, errors: &mut Errors) {
+        match entry {
+            Entry::Assigned(name, value) => match &*name.to_string() {
+                "auth" => self.auth = Some(auth(&value, errors)),
+                "deadline" => self.deadline = errors.keep(value::deadline(&value)),
+                "breaker" => self.breaker = errors.keep(breaker(&value)),
+                _ => self.misplaced(&name, errors),
+            },
+            Entry::Called(name, list) => match &*name.to_string() {
+                "auth" => self.auth = Some(auth_with_options(&name, &list, errors)),
+                "flag" => self.flags.extend(flag(&name, &list, errors)),
+                "rate_limit" => {
+                    let limit = self.rate_limit(&name, &list, errors);
+                    self.rate_limits.extend(limit);
+                }
+                "guard" => self.guards.extend(errors.keep(guard(&name, &list))),
+                _ => self.misplaced(&name, errors),
+            },
+            Entry::Bare(value) => match value.word() {
+                Some(name) => self.misplaced(&name, errors),
+                None => {
+                    errors.push(value.error(format!("expected a guard, one of {}", errors::list(&guard_names()))));
+                }
+            },
+        }
+    }
+
+    /// Notes a guard in the wrong form, or a word that is no guard.
+    fn misplaced(&mut self, name: &Ident, errors: &mut Errors) {
+        let word = name.to_string();
+        errors.push(match FORMS.iter().find(|(guard, _)| *guard == word) {
+            Some((_, form)) => Error::new(
+                name.span(),
+                format!("`{name}` is not written like this: write `{form}`"),
+            ),
+            None => {
+                let advice = errors::advice(&word, &guard_names());
+                Error::new(name.span(), format!("unknown guard `{word}`: {advice}"))
+            }
+        });
+        // Nobody should be told to add the `auth` that is there but for a slip.
+        if errors::nearest(&word, &guard_names()) == Some("auth") {
+            self.auth.get_or_insert_default();
+        }
+    }
+
+    fn rate_limit(&mut self, guard: &Ident, list: &Group, errors: &mut Errors) -> Option<RateLimit> {
+        let options = ["key", "algorithm", "on_outage", "name", "deadline"];
+        let mut arguments = Arguments::parse(guard, list, 2, &options, errors);
+        let (limit, window) = (arguments.next(), arguments.next());
+        if window.is_none() {
+            errors.push(Error::new(
+                arguments.span,
+                "`rate_limit` needs a limit and a window: write `rate_limit(30, 60)` for 30 requests in 60 seconds",
+            ));
+        }
+        let mut key = Key::default();
+        if let Some(value) = arguments.option("key") {
+            key = errors.keep(self::key(value)).unwrap_or_default();
+            if key == Key::User {
+                self.user_keys.extend(value.word().map(|word| word.span()));
+            }
+        }
+        let algorithm = choice(&arguments, "algorithm", &ALGORITHMS, errors).unwrap_or_default();
+        let on_outage = choice(&arguments, "on_outage", &ON_OUTAGE, errors).unwrap_or_default();
+        let name = option(&arguments, "name", value::name, errors);
+        let deadline = option(&arguments, "deadline", value::deadline, errors);
+        // Both are read before either may leave: a mistake in one must not hide one in the other.
+        let limit = limit.and_then(|value| errors.keep(value::limit(&value)));
+        let window = window.and_then(|value| errors.keep(value::window(&value)));
+        Some(RateLimit {
+            limit: limit?,
+            window: window?,
+            key,
+            algorithm,
+            on_outage,
+            name,
+            deadline,
+            span: guard.span(),
+        })
+    }
+}
+
+/// How each guard is written, for messages.
+const FORMS: [(&str, &str); 6] = [
+    ("auth", r#"auth = "fail_closed""#),
+    ("flag", r#"flag("checkout", default = false)"#),
+    ("rate_limit", "rate_limit(30, 60)"),
+    ("deadline", r#"deadline = "2s""#),
+    ("breaker", r#"breaker = "shared""#),
+    ("guard", "guard(path::to::MY_GUARD)"),
+];
+
+/// Guards of which a handler has one at most.
+const ONCE: [&str; 3] = ["auth", "deadline", "breaker"];
+
+const KEYS: [&str; 4] = ["ip", "user", "global", "header(\"…\")"];
+
+const ALGORITHMS: [(&str, Algorithm); 2] = [
+    ("sliding_window", Algorithm::SlidingWindow),
+    ("fixed_window", Algorithm::FixedWindow),
+];
+
+const ON_OUTAGE: [(&str, OnOutage); 3] = [
+    ("fail_open", OnOutage::Open),
+    ("fail_closed", OnOutage::Closed),
+    ("fail_local", OnOutage::Local),
+];
+
+fn guard_names() -> [&'static str; 6] {
+    FORMS.map(|(name, _)| name)
+}
+
+fn option<T>(arguments: &Arguments, name: &str, parse: impl Fn(&Value) -> Result<T>, errors: &mut Errors) -> Option<T> {
+    arguments.option(name).and_then(|value| errors.keep(parse(value)))
+}
+
+fn choice<T: Copy>(arguments: &Arguments, name: &str, words: &[(&str, T)], errors: &mut Errors) -> Option<T> {
+    option(arguments, name, |value| value::word(value, words), errors)
+}
+
+fn auth(mode: &Value, errors: &mut Errors) -> Auth {
+    errors.keep(fail_closed(mode));
+    Auth::default()
+}
+
+fn auth_with_options(guard: &Ident, list: &Group, errors: &mut Errors) -> Auth {
+    let mut arguments = Arguments::parse(guard, list, 1, &["header", "deadline"], errors);
+    match arguments.next() {
+        Some(mode) => {
+            errors.keep(fail_closed(&mode));
+        }
+        None => errors.push(Error::new(
+            arguments.span,
+            "`auth` says what happens when nobody can be verified: write `auth(\"fail_closed\", …)`",
+        )),
+    }
+    Auth {
+        header: option(&arguments, "header", value::header_name, errors),
+        deadline: option(&arguments, "deadline", value::deadline, errors),
+    }
+}
+
+fn fail_closed(mode: &Value) -> Result<()> {
+    let text = value::text(mode, "what `auth` does in an outage", "fail_closed")?.value();
+    match errors::skeleton(&text).as_str() {
+        _ if text == "fail_closed" => Ok(()),
+        "failopen" => Err(mode.error(
+            "an `auth` that fails open is an authentication bypass: whoever makes the store unreachable gets in \
+             without a key; write `auth = \"fail_closed\"`, or drop `auth` if the handler is public",
+        )),
+        _ => Err(mode.error(format!(
+            "unknown word `{text}`: write `auth = \"fail_closed\"`, the only safe answer"
+        ))),
+    }
+}
+
+fn flag(guard: &Ident, list: &Group, errors: &mut Errors) -> Option<Flag> {
+    let options = ["default", "blocks_when", "stale", "deadline"];
+    let mut arguments = Arguments::parse(guard, list, 1, &options, errors);
+    let name = match arguments.next() {
+        Some(value) => errors.keep(value::name(&value)),
+        None => {
+            errors.push(Error::new(
+                arguments.span,
+                "`flag` needs the flag's name: write `flag(\"checkout\", default = false)`",
+            ));
+            None
+        }
+    };
+    if !arguments.mentions("default") {
+        errors.push(Error::new(
+            arguments.span,
+            "`flag` needs a default, the value that counts while the store cannot be read: write `default = false`",
+        ));
+    }
+    // Every option is read before a missing name may leave.
+    let default = option(&arguments, "default", value::boolean, errors).unwrap_or_default();
+    let blocks_when = choice(&arguments, "blocks_when", &[("on", true), ("off", false)], errors).unwrap_or(true);
+    let stale = option(&arguments, "stale", value::stale, errors);
+    let deadline = option(&arguments, "deadline", value::deadline, errors);
+    Some(Flag {
+        name: name?,
+        default,
+        blocks_when,
+        stale,
+        deadline,
+        span: guard.span(),
+    })
+}
+
+fn key(value: &Value) -> Result<Key> {
+    if let Some((word, header)) = value.call()
+        && word == "header"
+    {
+        return value::header_name(&header).map(Key::Header);
+    }
+    match value.word() {
+        Some(word) if word == "ip" => Ok(Key::Ip),
+        Some(word) if word == "user" => Ok(Key::User),
+        Some(word) if word == "global" => Ok(Key::Global),
+        Some(word) if word == "header" => {
+            Err(value.error("`header` needs the header's name: write `key = header(\"x-tenant\")`"))
+        }
+        Some(word) => Err(value.error(format!(
+            "unknown key `{word}`: {}",
+            errors::advice(&word.to_string(), &KEYS)
+        ))),
+        None => Err(value.error(format!("expected a key without quotes, one of {}", errors::list(&KEYS)))),
+    }
+}
+
+fn guard(guard: &Ident, list: &Group) -> Result<ExprPath> {
+    if list.stream().is_empty() {
+        return Err(Error::new(
+            guard.span(),
+            "`guard` needs the path of a guard: write `guard(path::to::MY_GUARD)`",
+        ));
+    }
+    let one_path = |input: ParseStream<'_>| {
+        let path = input.parse()?;
+        input.parse::<Option<Token![,]>>()?;
+        Ok(path)
+    };
+    one_path.parse2(list.stream()).map_err(|_| {
+        Error::new_spanned(
+            list.stream(),
+            "`guard` takes the path of one static or constant: write `guard(path::to::MY_GUARD)`, once for each guard",
+        )
+    })
+}
+
+fn breaker(value: &Value) -> Result<Breaker> {
+    let name = value::name(value)?;
+    match (name.as_str(), errors::skeleton(name.as_str()).as_str()) {
+        ("shared", _) => Ok(Breaker::Shared),
+        ("per_operation", _) => Ok(Breaker::PerOperation),
+        // A breaker called `per-operation` would be a trap for whoever reads the policy.
+        (_, "shared") => Err(value.error("did you mean `shared`? A breaker's own name must not look like it")),
+        (_, "peroperation") => {
+            Err(value.error("did you mean `per_operation`? A breaker's own name must not look like it"))
+        }
+        _ => Ok(Breaker::Named(name)),
+    }
+}

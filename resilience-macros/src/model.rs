@@ -1,0 +1,97 @@
+//! A policy whose types cannot hold nonsense.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use proc_macro2::Span;
+use syn::ExprPath;
+
+use crate::value::{HeaderName, Name};
+
+/// What the attribute says.
+///
+/// Where an error was noted a default stands in, so that the rules across guards still see that the guard was written;
+/// such a policy is checked but never expanded.
+#[derive(Default)]
+pub(crate) struct Policy {
+    pub(crate) auth: Option<Auth>,
+    pub(crate) flags: Vec<Flag>,
+    pub(crate) rate_limits: Vec<RateLimit>,
+    pub(crate) guards: Vec<ExprPath>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) breaker: Option<Breaker>,
+    /// Every `key = user`, also of quotas that were left out because of a mistake elsewhere in them.
+    pub(crate) user_keys: Vec<Span>,
+}
+
+/// `auth`; there is no mode to store, since it can only fail closed.
+#[derive(Debug, Default)]
+pub(crate) struct Auth {
+    pub(crate) header: Option<HeaderName>,
+    pub(crate) deadline: Option<Duration>,
+}
+
+/// `flag`
+#[derive(Debug)]
+pub(crate) struct Flag {
+    pub(crate) name: Name,
+    pub(crate) default: bool,
+    pub(crate) blocks_when: bool,
+    pub(crate) stale: Option<Duration>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) span: Span,
+}
+
+/// `rate_limit`
+#[derive(Debug)]
+pub(crate) struct RateLimit {
+    pub(crate) limit: NonZeroU32,
+    pub(crate) window: Duration,
+    pub(crate) key: Key,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) on_outage: OnOutage,
+    pub(crate) name: Option<Name>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) span: Span,
+}
+
+impl RateLimit {
+    /// Whether both would count the same requests against the same number.
+    pub(crate) fn repeats(&self, other: &Self) -> bool {
+        self.name == other.name && self.limit == other.limit && self.window == other.window && self.key == other.key
+    }
+}
+
+/// Who shares a quota.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Key {
+    #[default]
+    Ip,
+    User,
+    Global,
+    Header(HeaderName),
+}
+
+/// How a quota counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Algorithm {
+    #[default]
+    SlidingWindow,
+    FixedWindow,
+}
+
+/// What a quota answers while the store cannot tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum OnOutage {
+    #[default]
+    Open,
+    Closed,
+    Local,
+}
+
+/// Which breakers stand before the store.
+#[derive(Debug)]
+pub(crate) enum Breaker {
+    Shared,
+    PerOperation,
+    Named(Name),
+}
