@@ -52,6 +52,9 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStore {
+    /// How many clients' counts a store keeps unless told otherwise.
+    pub const DEFAULT_CAPACITY: usize = 100_000;
+
     /// An empty store for 100,000 clients' counts.
     #[must_use]
     pub fn new() -> Self {
@@ -62,7 +65,7 @@ impl MemoryStore {
     #[must_use]
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder {
-            capacity: 100_000,
+            capacity: Self::DEFAULT_CAPACITY,
             clock: Clock::system(),
         }
     }
@@ -79,6 +82,12 @@ impl MemoryStore {
     pub fn with_flag(self, name: impl Into<String>, on: bool) -> Self {
         write(&self.inner.flags).insert(name.into(), on);
         self
+    }
+
+    /// [`take`](Store::take), for a caller that has no future to poll.
+    pub(crate) fn take_now(&self, takes: &[Take<'_>]) -> Vec<Taken> {
+        let now = self.inner.clock.nanos() / 1_000_000;
+        self.inner.limiter.take(takes, now)
     }
 
     /// How many clients' counts are held at present, expired ones that were not met again included.
@@ -136,11 +145,7 @@ impl Store for MemoryStore {
 
     // The decision is taken when the future is polled, as it is by the other stores: not when it is made.
     fn take<'a>(&'a self, takes: &'a [Take<'a>], _: Instant) -> StoreFuture<'a, Vec<Taken>> {
-        async move {
-            let now = self.inner.clock.nanos() / 1_000_000;
-            Ok(self.inner.limiter.take(takes, now))
-        }
-        .boxed()
+        async move { Ok(self.take_now(takes)) }.boxed()
     }
 
     fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {
