@@ -41,6 +41,8 @@ pub(crate) struct Quotas {
 pub(crate) struct BoundQuota {
     pub(crate) spec: RateLimit,
     pub(crate) quota: Quota,
+    /// `x-ratelimit-limit`.
+    pub(crate) limit: HeaderValue,
     /// `"default"`: its name in the `RateLimit` fields, as a structured-field string.
     pub(crate) item: String,
     /// `"default";q=30;w=60`.
@@ -151,6 +153,7 @@ impl BoundQuota {
                 algorithm: spec.algorithm,
             },
             policy_item: HeaderValue::from_str(&policy_item).expect("a name is printable ASCII"),
+            limit: HeaderValue::from(spec.limit),
             item,
             spec,
             tally: Tally::default(),

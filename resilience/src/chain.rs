@@ -10,6 +10,7 @@
 //! What consumes something that a rejection must not consume stands after phase A.
 
 use poem::{Endpoint, IntoResponse, Request, Response};
+use smallvec::SmallVec;
 
 use crate::{
     bound::{Bound, Quotas},
@@ -42,7 +43,7 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
     let Some(installed) = Installed::of(&request) else {
         return Ok(not_installed(policy, &request));
     };
-    let runtime = &*installed.resilience.runtime;
+    let runtime = &*installed.resilience().runtime;
     let bound = runtime.bound(policy);
     let mut trail = Trail::default();
 
@@ -144,7 +145,7 @@ impl<'q, 'a: 'q> QuotaQuestion<'q, 'a> {
 /// Quotas, flags, authentication: in this order.
 struct PhaseA<'q, 'a> {
     quotas: QuotaQuestion<'q, 'a>,
-    flags: Vec<Question<'q, Option<bool>>>,
+    flags: SmallVec<[Question<'q, Option<bool>>; 2]>,
     auth: Option<AuthQuestion<'q>>,
     verified: Option<Verified>,
     runtime: &'a Runtime,

@@ -1,6 +1,6 @@
 //! How a runtime reaches the guarded handlers of an app, and their headers its answers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use poem::{Endpoint, FromRequest, IntoResponse, Middleware, Request, RequestBody, Response, Result};
 
@@ -8,37 +8,59 @@ use crate::{error::Error, runtime::Resilience, trail::DecidedHeaders};
 
 /// What a request carries to its guarded handler.
 #[derive(Clone)]
-pub(crate) struct Installed {
-    pub(crate) resilience: Resilience,
-    /// Where the headers go that the guards decide; the middleware that planted it writes them on whatever leaves.
-    /// `None` where the runtime was installed as plain data.
-    slot: Option<Slot>,
+pub(crate) enum Installed {
+    /// By `.with(resilience)`: with a place for the headers that the guards decide. The middleware that planted it
+    /// writes them on whatever leaves.
+    Planted(Arc<Plant>),
+    /// By `.data(resilience)`.
+    Plain(Resilience),
 }
 
-type Slot = Arc<Mutex<DecidedHeaders>>;
+pub(crate) struct Plant {
+    resilience: Resilience,
+    slot: Mutex<DecidedHeaders>,
+}
+
+impl Plant {
+    fn slot(&self) -> MutexGuard<'_, DecidedHeaders> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Installed {
     pub(crate) fn of(request: &Request) -> Option<Self> {
         let extensions = request.extensions();
-        extensions.get::<Self>().cloned().or_else(|| {
-            extensions.get::<Resilience>().map(|resilience| Self {
-                resilience: resilience.clone(),
-                slot: None,
-            })
-        })
+        match extensions.get::<Arc<Plant>>() {
+            Some(plant) => Some(Self::Planted(Arc::clone(plant))),
+            None => extensions.get::<Resilience>().cloned().map(Self::Plain),
+        }
+    }
+
+    pub(crate) fn resilience(&self) -> &Resilience {
+        match self {
+            Self::Planted(plant) => &plant.resilience,
+            Self::Plain(resilience) => resilience,
+        }
     }
 
     /// Sees to it that `headers` stand on the answer. With a slot the outcome stays what it is, so that a handler's
     /// `Err` reaches the user's `catch_error`; without one an `Err` becomes its response here.
     pub(crate) fn finish(&self, outcome: Result<Response>, headers: DecidedHeaders) -> Result<Response> {
-        if let Some(slot) = &self.slot {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = headers;
-            return outcome;
+        match self {
+            Self::Planted(plant) => {
+                plant.slot().extend(headers);
+                outcome
+            }
+            Self::Plain(_) => Ok(written(headers, outcome)),
         }
-        let mut response = outcome.unwrap_or_else(|error| error.into_response());
-        headers.write(&mut response);
-        Ok(response)
     }
+}
+
+/// The answer, which it is for good now, with the headers on it.
+fn written(headers: DecidedHeaders, outcome: Result<Response>) -> Response {
+    let mut response = outcome.unwrap_or_else(|error| error.into_response());
+    headers.write(&mut response);
+    response
 }
 
 /// Installs the runtime for all guarded handlers below. It belongs outermost, around `catch_error` and the like.
@@ -64,19 +86,14 @@ impl<E: Endpoint> Endpoint for ResilienceEndpoint<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {
-        let slot = Slot::default();
-        request.extensions_mut().insert(Installed {
+        let plant = Arc::new(Plant {
             resilience: self.resilience.clone(),
-            slot: Some(Arc::clone(&slot)),
+            slot: Mutex::default(),
         });
+        request.extensions_mut().insert(Arc::clone(&plant));
         let outcome = self.inner.call(request).await.map(IntoResponse::into_response);
-        let headers = std::mem::take(&mut *slot.lock().unwrap_or_else(PoisonError::into_inner));
-        if headers.is_empty() {
-            return outcome;
-        }
-        let mut response = outcome.unwrap_or_else(|error| error.into_response());
-        headers.write(&mut response);
-        Ok(response)
+        let headers = std::mem::take(&mut *plant.slot());
+        if headers.is_empty() { outcome } else { Ok(written(headers, outcome)) }
     }
 }
 
@@ -84,7 +101,7 @@ impl<E: Endpoint> Endpoint for ResilienceEndpoint<E> {
 impl<'a> FromRequest<'a> for Resilience {
     async fn from_request(request: &'a Request, _body: &mut RequestBody) -> Result<Self> {
         match Installed::of(request) {
-            Some(installed) => Ok(installed.resilience),
+            Some(installed) => Ok(installed.resilience().clone()),
             None => Err(Error::not_installed().into()),
         }
     }

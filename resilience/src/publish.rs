@@ -63,9 +63,7 @@ fn count_transition(event: &BreakerEvent) {
 
 /// Publishes all counts, states and samples as they are now.
 pub(crate) fn publish(runtime: &Runtime) {
-    for bound in runtime.all_bound() {
-        publish_answers(&bound);
-    }
+    runtime.each_bound(publish_answers);
     for breaker in runtime.breakers.all() {
         let state = match breaker.state() {
             State::Closed => 0.0,

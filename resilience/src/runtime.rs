@@ -3,7 +3,8 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    ops::Deref,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -64,12 +65,10 @@ impl Resilience {
         Builder::default()
     }
 
-    pub(crate) fn new(runtime: Runtime) -> Self {
+    pub(crate) fn new(mut runtime: Runtime) -> Self {
+        // Binding now costs the first requests nothing, and makes every breaker known from the start.
+        runtime.bind_all(registry::policies());
         let runtime = Arc::new(runtime);
-        // Binding now costs the first requests nothing later, and makes every breaker known from the start.
-        for policy in registry::policies() {
-            runtime.bound(policy);
-        }
         #[cfg(feature = "metrics")]
         crate::publish::spawn(&runtime);
         Self { runtime }
@@ -224,8 +223,31 @@ pub(crate) struct Runtime {
     pub(crate) insurance: MemoryStore,
     pub(crate) observer: Observer,
     last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
-    /// By the policy's address: policies are statics.
-    bound: RwLock<HashMap<usize, Arc<Bound>>>,
+    /// Sorted by the policy's address.
+    bound: Vec<(usize, Bound)>,
+    strays: Mutex<HashMap<usize, Arc<Bound>>>,
+}
+
+/// A bound policy, borrowed where that is possible.
+pub(crate) enum BoundRef<'a> {
+    Registered(&'a Bound),
+    Stray(Arc<Bound>),
+}
+
+impl Deref for BoundRef<'_> {
+    type Target = Bound;
+
+    fn deref(&self) -> &Bound {
+        match self {
+            Self::Registered(bound) => bound,
+            Self::Stray(bound) => bound,
+        }
+    }
+}
+
+/// Policies are statics: their address tells them apart.
+fn address(policy: &'static Policy) -> usize {
+    std::ptr::from_ref(policy).addr()
 }
 
 impl Runtime {
@@ -246,25 +268,40 @@ impl Runtime {
             insurance,
             observer: Observer::default(),
             last_known: Mutex::default(),
-            bound: RwLock::default(),
+            bound: Vec::new(),
+            strays: Mutex::default(),
         }
     }
 
-    /// The policy, bound to this runtime. Bound once; a policy that did not register itself is bound at its first request.
-    pub(crate) fn bound(&self, policy: &'static Policy) -> Arc<Bound> {
-        let address = std::ptr::from_ref(policy).addr();
-        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner).get(&address).cloned();
-        bound.unwrap_or_else(|| {
-            let fresh = Arc::new(Bound::new(policy, self));
-            let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(bound.entry(address).or_insert(fresh))
-        })
+    /// Binds the policies that registered themselves. The runtime serves after this.
+    pub(crate) fn bind_all(&mut self, policies: impl Iterator<Item = &'static Policy>) {
+        let mut bound: Vec<_> = policies.map(|policy| (address(policy), Bound::new(policy, self))).collect();
+        bound.sort_unstable_by_key(|(address, _)| *address);
+        bound.dedup_by_key(|(address, _)| *address);
+        self.bound = bound;
+    }
+
+    /// The policy, bound to this runtime.
+    ///
+    /// A policy that did not register itself (built by hand, or on a platform without link-time registration) is bound
+    /// at its first request, and kept: policies are statics, so there is an end to them.
+    pub(crate) fn bound(&self, policy: &'static Policy) -> BoundRef<'_> {
+        let address = address(policy);
+        match self.bound.binary_search_by_key(&address, |(address, _)| *address) {
+            Ok(index) => BoundRef::Registered(&self.bound[index].1),
+            Err(_) => {
+                let mut strays = self.strays.lock().unwrap_or_else(PoisonError::into_inner);
+                let stray = strays.entry(address).or_insert_with(|| Arc::new(Bound::new(policy, self)));
+                BoundRef::Stray(Arc::clone(stray))
+            }
+        }
     }
 
     #[cfg(feature = "metrics")]
-    pub(crate) fn all_bound(&self) -> Vec<Arc<Bound>> {
-        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
-        bound.values().cloned().collect()
+    pub(crate) fn each_bound(&self, mut each: impl FnMut(&Bound)) {
+        self.bound.iter().for_each(|(_, bound)| each(bound));
+        let strays: Vec<_> = self.strays.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        strays.iter().for_each(|bound| each(bound));
     }
 
     pub(crate) fn last_known(&self, flag: &'static str) -> Arc<LastKnown> {

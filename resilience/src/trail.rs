@@ -1,11 +1,10 @@
 //! What the guards of one request have decided so far, and the headers that say so.
 
-use std::fmt::Write as _;
-
 use poem::{
     Response,
     http::{HeaderName, HeaderValue},
 };
+use smallvec::SmallVec;
 
 use crate::{
     bound::{BoundFlag, BoundQuota},
@@ -20,7 +19,7 @@ pub(crate) struct Trail<'a> {
     flags: Vec<&'a BoundFlag>,
     guards: Vec<&'static str>,
     limiter: Option<LimiterFallback>,
-    quotas: Vec<(&'a BoundQuota, Taken)>,
+    quotas: SmallVec<[(&'a BoundQuota, Taken); 2]>,
 }
 
 /// How the limiter fell back. Ordered by what an operator must know most: a later one hides an earlier one.
@@ -60,7 +59,7 @@ impl<'a> Trail<'a> {
 
     /// The headers that stand on the answer, whoever gives it.
     pub(crate) fn headers(&self, families: RateLimitHeaders) -> DecidedHeaders {
-        let mut headers = Vec::new();
+        let mut headers = Vec::with_capacity(5);
         for flag in &self.flags {
             headers.push((FLAG_FALLBACK, flag.header.clone()));
         }
@@ -75,7 +74,7 @@ impl<'a> Trail<'a> {
         if families.legacy
             && let Some((quota, taken)) = self.tightest()
         {
-            headers.push((LIMIT, HeaderValue::from(quota.spec.limit)));
+            headers.push((LIMIT, quota.limit.clone()));
             headers.push((REMAINING, HeaderValue::from(taken.remaining)));
         }
         if families.ietf && !self.quotas.is_empty() {
@@ -101,7 +100,8 @@ impl<'a> Trail<'a> {
     /// `"default";r=12;t=34`: on a refusal only the quotas that refuse.
     fn ietf_state(&self) -> HeaderValue {
         let refused = self.quotas.iter().any(|(_, taken)| !taken.allowed);
-        let mut list = String::with_capacity(32);
+        let mut list = String::with_capacity(48);
+        let mut digits = itoa::Buffer::new();
         for (quota, taken) in &self.quotas {
             if refused && taken.allowed {
                 continue;
@@ -109,9 +109,13 @@ impl<'a> Trail<'a> {
             if !list.is_empty() {
                 list.push_str(", ");
             }
-            // Never below `Retry-After`'s reason: what remains nothing is back no earlier than a retry passes.
-            let reset = whole_seconds(if taken.allowed { taken.reset } else { taken.retry_after });
-            write!(list, "{};r={};t={reset}", quota.item, taken.remaining).expect("a String takes all");
+            list.push_str(&quota.item);
+            list.push_str(";r=");
+            list.push_str(digits.format(taken.remaining));
+            list.push_str(";t=");
+            // Of a quota that refuses, what `Retry-After` is made of: the two never disagree.
+            let reset = if taken.allowed { taken.reset } else { taken.retry_after };
+            list.push_str(digits.format(whole_seconds(reset)));
         }
         HeaderValue::from_str(&list).expect("items of visible ASCII")
     }
@@ -126,17 +130,26 @@ impl DecidedHeaders {
         self.0.is_empty()
     }
 
+    pub(crate) fn extend(&mut self, later: Self) {
+        if self.0.is_empty() {
+            *self = later;
+        } else {
+            self.0.extend(later.0);
+        }
+    }
+
     /// Writes them over what the response says of the same names: the guards know, the handler does not.
     pub(crate) fn write(self, response: &mut Response) {
         let headers = response.headers_mut();
-        let mut before = None;
-        for (name, value) in self.0 {
-            // Values of one name stand together.
-            if before.as_ref() == Some(&name) {
-                headers.append(name, value);
-            } else {
-                before = Some(name.clone());
-                headers.insert(name, value);
+        headers.reserve(self.0.len());
+        // Values of one name stand together: the first replaces what was there, the others join it.
+        for group in self.0.chunk_by(|(a, _), (b, _)| a == b) {
+            for (place, (name, value)) in group.iter().enumerate() {
+                if place == 0 {
+                    headers.insert(name, value.clone());
+                } else {
+                    headers.append(name, value.clone());
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Quotas. All quotas of one phase are taken together or not at all.
 
 use poem::Request;
+use smallvec::SmallVec;
 
 use super::auth::Identity;
 use crate::{
@@ -16,8 +17,11 @@ use crate::{
     trail::{LimiterFallback, Trail},
 };
 
+/// One value for each quota of a phase: one or two, as a rule.
+pub(crate) type PerQuota<T> = SmallVec<[T; 2]>;
+
 /// Who the request counts as, for each quota of a phase.
-pub(crate) fn clients(quotas: &Quotas, runtime: &Runtime, request: &Request) -> Vec<ClientKey> {
+pub(crate) fn clients(quotas: &Quotas, runtime: &Runtime, request: &Request) -> PerQuota<ClientKey> {
     let client = |quota: &BoundQuota| match quota.spec.key {
         Key::Ip => ClientKey::peer(request, runtime.settings.ipv6_prefix),
         Key::Global => ClientKey::global(),
@@ -28,7 +32,7 @@ pub(crate) fn clients(quotas: &Quotas, runtime: &Runtime, request: &Request) -> 
     quotas.all.iter().map(client).collect()
 }
 
-pub(crate) fn takes<'a>(quotas: &'a Quotas, clients: &'a [ClientKey]) -> Vec<Take<'a>> {
+pub(crate) fn takes<'a>(quotas: &'a Quotas, clients: &'a [ClientKey]) -> PerQuota<Take<'a>> {
     let pairs = quotas.all.iter().zip(clients);
     pairs
         .map(|(quota, client)| Take {
