@@ -157,3 +157,65 @@ fn conditional_parts(attribute: &Attribute) -> Vec<(Attribute, Meta)> {
         .map(|meta| (parse_quote!(#[cfg_attr(#predicate, #meta)]), meta))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(attributes: &[Attribute]) -> Vec<String> {
+        attributes
+            .iter()
+            .map(|attribute| attribute.meta.to_token_stream().to_string().replace(' ', ""))
+            .collect()
+    }
+
+    #[test]
+    fn each_attribute_goes_to_the_item_that_it_is_about() {
+        let handler: Handler = parse_quote! {
+            #[doc = "Docs."]
+            #[allow(dead_code)]
+            #[cfg(unix)]
+            #[tracing::instrument]
+            #[expect(unused)]
+            #[deprecated]
+            #[poem::handler(internal)]
+            #[inline]
+            pub(crate) async fn checkout() {}
+        };
+        let sorted = &handler.attributes;
+        assert_eq!(texts(&sorted.docs), ["doc=\"Docs.\""]);
+        assert_eq!(texts(&sorted.lints), ["allow(dead_code)"]);
+        assert_eq!(texts(&sorted.cfg), ["cfg(unix)"]);
+        assert_eq!(texts(&sorted.inner), ["tracing::instrument", "inline"]);
+        assert_eq!(texts(&sorted.expectations), ["expect(unused)"]);
+        assert_eq!(texts(&sorted.deprecated), ["deprecated"]);
+        assert_eq!(texts(&sorted.handler), ["poem::handler(internal)"]);
+        assert_eq!(handler.written.len(), 8);
+    }
+
+    #[test]
+    fn conditional_attributes_part_ways() {
+        let handler: Handler = parse_quote! {
+            #[cfg_attr(feature = "docs", doc(hidden), inline, allow(unused))]
+            fn checkout() {}
+        };
+        let sorted = &handler.attributes;
+        assert_eq!(texts(&sorted.docs), ["cfg_attr(feature=\"docs\",doc(hidden))"]);
+        assert_eq!(texts(&sorted.inner), ["cfg_attr(feature=\"docs\",inline)"]);
+        assert_eq!(texts(&sorted.lints), ["cfg_attr(feature=\"docs\",allow(unused))"]);
+    }
+
+    #[test]
+    fn only_free_fns_with_a_body_are_handlers() {
+        for item in [
+            "struct S;",
+            "fn f();",
+            "fn f() -> u8",
+            "static S: u8 = 0;",
+            "mod m {}",
+            "",
+        ] {
+            assert!(syn::parse_str::<Handler>(item).is_err(), "{item}");
+        }
+    }
+}

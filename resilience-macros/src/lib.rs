@@ -17,7 +17,119 @@ use quote::quote;
 
 use crate::{errors::Errors, handler::Handler, model::Policy};
 
-/// DOC
+/// Guards a poem handler: who may call it, how often, and what happens while the store cannot tell.
+///
+/// The attribute stands above poem's `#[handler]`. What it makes is still an ordinary poem endpoint, so `get(checkout)`,
+/// extractors and their errors, generics, visibility, docs and other attributes work as they do without it.
+///
+/// ```ignore
+/// #[resilient(
+///     auth = "fail_closed",
+///     flag("checkout", default = false),
+///     rate_limit(30, 60),
+///     deadline = "2s",
+/// )]
+/// #[handler]
+/// async fn checkout(Identity(user): Identity) -> Json<Receipt> {
+///     Json(Receipt::of(user))
+/// }
+/// ```
+///
+/// Guards and options may be written in any order, and a trailing comma is fine. Numbers and texts are literals, so that
+/// the compiler can check them; all mistakes of one attribute are reported in one compile.
+///
+/// # Guards
+///
+/// | guard | what it asks | how often |
+/// |---|---|---|
+/// | [`auth`](#auth) | Is the caller verified? | once |
+/// | [`flag`](#flag) | Is the feature switched off? | once per flag |
+/// | [`rate_limit`](#rate_limit) | Is the caller within the quota? | several |
+/// | [`guard`](#guard) | A question of your own. | several |
+/// | [`deadline`](#deadline) | How long may the handler take? | once |
+/// | [`breaker`](#breaker) | Which circuit breakers stand before the store? | once |
+///
+/// ## `auth`
+///
+/// `auth = "fail_closed"`, or with options `auth("fail_closed", header = "x-api-key", deadline = "150ms")`. Refuses
+/// whoever has no valid credential with 401, and everybody with 503 while nobody can be verified. There is no
+/// `"fail_open"`: it would be an authentication bypass. The handler may then take an `Identity` parameter.
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `header` | the header that carries the credential | the builder's (`x-api-key`) |
+/// | `deadline` | bound of the look-up, 1 ms to 1 h | the builder's (150 ms) |
+///
+/// ## `flag`
+///
+/// `flag("checkout", default = false)`: a switch that an operator turns while the service runs. Blocks with 503 while it
+/// is on, or with 404 while it is off if `blocks_when = "off"`.
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `default` | `true` (on) or `false` (off): what counts while the store cannot be read | none, it must be written |
+/// | `blocks_when` | `"on"` for a kill switch, `"off"` for a feature gate | `"on"` |
+/// | `stale` | how long the last known value serves in an outage before `default` does, 1 ms to 366 days | not at all |
+/// | `deadline` | bound of the look-up, 1 ms to 1 h | the builder's (100 ms) |
+///
+/// ## `rate_limit`
+///
+/// `rate_limit(30, 60)`: 30 requests in 60 seconds. The limit is 1 to `u32::MAX`. The window is a whole number of seconds
+/// or a [duration](#durations), 1 ms to 366 days. Over the quota the answer is 429. Several quotas (a burst and a daily
+/// one) are taken all or none.
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `key` | who shares the quota: `ip`, `user` (needs `auth`), `global`, `header("x-tenant")` | `ip` |
+/// | `algorithm` | `"sliding_window"` or `"fixed_window"` | `"sliding_window"` |
+/// | `on_outage` | `"fail_open"` (pass), `"fail_closed"` (503) or `"fail_local"` (count in this process) | `"fail_open"` |
+/// | `name` | shares the quota among all handlers that name it so | the handler's path, limit, window and key |
+/// | `deadline` | bound of the store's answer, 1 ms to 1 h | the builder's (80 ms) |
+///
+/// ## `guard`
+///
+/// `guard(path::to::MY_GUARD)`: a static or constant whose type implements the trait `Guard`, which also says how long it
+/// may take (100 ms by default) and what happens when it cannot decide (503 by default).
+///
+/// ## `deadline`
+///
+/// `deadline = "2s"`: the budget of the handler and of all it calls, 1 ms to 1 h. After it the answer is 504. Without it
+/// the handler takes as long as it likes.
+///
+/// ## `breaker`
+///
+/// `breaker = "shared"` puts one circuit breaker before all operations of all handlers, `"per_operation"` one before each
+/// kind of operation, and any other name one before the operations of all handlers that use this name. Without it the
+/// builder decides.
+///
+/// # Durations
+///
+/// A whole number and its unit, without a space: `"150ms"`, `"30s"`, `"15m"`, `"1h"`, `"1d"`.
+///
+/// # Names
+///
+/// Names of flags, quotas and breakers have 1 to 64 printable ASCII characters other than space, `"`, `\`, `{` and `}`,
+/// since they go into keys and headers. Names of headers may be written in any case.
+///
+/// # Order
+///
+/// However the guards are written, they answer in this order, and the first that rejects ends the request:
+///
+/// 1. rate limits by `ip`, `global` and `header`
+/// 2. flags
+/// 3. `auth`
+/// 4. guards of your own, in the order in which they were written
+/// 5. rate limits by `user`
+/// 6. the deadline starts, and the handler runs
+///
+/// The first three are asked at the same time, the others after those have passed.
+///
+/// # Errors
+///
+/// The compiler refuses, among others: an `auth` that fails open, a flag without a default, limits and windows that are
+/// zero, negative, too large or no literals, malformed durations and names, unknown guards and options, the same guard
+/// twice, `key = user` or an `Identity` parameter without `auth` (`Option<Identity>` needs none), an attribute with no
+/// guards, and one that has no `#[handler]` under it. It judges `Identity` and `#[handler]` by their names.
 #[proc_macro_attribute]
 pub fn resilient(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     guarded(attribute.into(), item.into()).into()
@@ -41,5 +153,135 @@ fn guarded(attribute: TokenStream, item: TokenStream) -> TokenStream {
     } else {
         let (errors, item) = (errors.into_compile_errors(), handler.unguarded());
         quote!(#errors #item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HANDLER: &str = "/// Docs.\n#[handler] pub async fn checkout(request: &Request) -> String { String::new() }";
+
+    /// A valid attribute, token by token.
+    const ATTRIBUTE: &str = r#"auth ( "fail_closed" , header = "x-api-key" , deadline = "150ms" ) ,
+        flag ( "checkout" , default = false , blocks_when = "on" , stale = "30s" ) ,
+        rate_limit ( 30 , "1m" , key = header ( "x-tenant" ) , algorithm = "fixed_window" , name = "api" ) ,
+        rate_limit ( 1_000 , 86400 , key = user , on_outage = "fail_local" ) ,
+        deadline = "2s" , breaker = "shared" , guard ( path :: to :: < A , B > :: GUARD ) ,"#;
+
+    /// Expands, and checks that the result is either guarded or in error, never both and never neither.
+    fn expands(attribute: &str, item: &str) -> bool {
+        let (Ok(attribute), Ok(item)) = (attribute.parse(), item.parse()) else {
+            return false;
+        };
+        let code = guarded(attribute, item).to_string();
+        let (is_guarded, is_refused) = (code.contains("__RESILIENT_POLICY"), code.contains("compile_error"));
+        assert_ne!(is_guarded, is_refused, "{code}");
+        is_guarded
+    }
+
+    #[test]
+    fn a_valid_attribute_expands_to_valid_code() {
+        assert!(expands(ATTRIBUTE, HANDLER));
+        let code = guarded(ATTRIBUTE.parse().unwrap(), HANDLER.parse().unwrap());
+        syn::parse2::<syn::File>(code).unwrap();
+    }
+
+    #[test]
+    fn no_slip_of_the_keyboard_panics() {
+        let tokens: Vec<_> = ATTRIBUTE.split_whitespace().collect();
+        let strange = [
+            "",
+            ",",
+            ",,",
+            "=",
+            "==",
+            "=>",
+            "(",
+            ")",
+            "()",
+            "{}",
+            "[ ]",
+            "(,)",
+            "-",
+            "->",
+            "::",
+            "<",
+            ">",
+            "..=",
+            "#",
+            "!",
+            "_",
+            "'a",
+            "'a'",
+            "0",
+            "-1",
+            "0u8",
+            "1e400",
+            "1.0",
+            "0xffff_ffff_ffff_ffff",
+            "\"\"",
+            "\"\\u{0}\"",
+            "b\"1s\"",
+            "c\"1s\"",
+            "r#\"1s\"#",
+            "\"9999999999999999999999s\"",
+            "\"٣s\"",
+            "r#type",
+            "self",
+            "crate",
+            "async",
+            "größe",
+            "auth",
+            "auth =",
+            "header ( )",
+            "key = header",
+            "if true { 1 } else { 2 }",
+            "|| 0",
+            "a.b",
+            "a!()",
+            "$",
+        ];
+        for at in 0..tokens.len() {
+            for strange in strange {
+                for kept in [at, at + 1] {
+                    let (before, after) = (tokens[..at].join(" "), tokens[kept..].join(" "));
+                    expands(&format!("{before} {strange} {after}"), HANDLER);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_item_panics() {
+        for item in [
+            "",
+            ";",
+            "fn",
+            "fn f",
+            "fn f()",
+            "fn f();",
+            "fn f() {}",
+            "struct S;",
+            "impl S { fn f() {} }",
+            "mod m { fn f() {} }",
+            "let x = 1;",
+            "|x| x",
+            "#[handler]",
+            "#[handler] fn f() {} fn g() {}",
+            "#[handler] fn f(self) {}",
+            "#[handler] fn f(&'a mut self, x: T) {}",
+            "#[handler] fn f<'a, const N: usize, T: 'a>(x: &'a [T; N]) {}",
+            "#[handler] fn f(x: impl Sized, ..., ) {}",
+            "#[handler] unsafe extern \"C\" fn f(x: T, ...) {}",
+            "#[handler] const fn r#async() {}",
+            "#[handler] #[resilient] #[resilience::resilient()] fn f() {}",
+            "#[cfg_attr] #[cfg_attr()] #[cfg_attr(x)] #[cfg_attr(x, y = 1, handler)] #[cfg_attr(,,)] fn f() {}",
+            "#[doc] #[deprecated = \"x\"] #[unsafe(no_mangle)] #[a::b(c)] #[handler] fn f() {}",
+        ] {
+            expands("rate_limit(30, 60)", item);
+            expands("rate_limit(0, 60), auth = \"fail_open\"", item);
+            expands("", item);
+        }
     }
 }

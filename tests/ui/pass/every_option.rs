@@ -4,24 +4,52 @@ use poem::handler;
 use resilience::{Identity, resilient};
 
 mod guards {
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
-    use resilience::guard::Guard;
+    use poem::Request;
+    use resilience::guard::{BoxError, BoxFuture, Guard, Verdict};
 
     #[derive(Debug)]
-    pub struct Tenant {
-        pub seen: AtomicU64,
+    pub struct Counter {
+        seen: AtomicU64,
     }
-    impl Guard for Tenant {}
 
-    pub static TENANT: Tenant = Tenant {
-        seen: AtomicU64::new(0),
-    };
+    impl Counter {
+        const fn new() -> Self {
+            Self {
+                seen: AtomicU64::new(0),
+            }
+        }
+    }
+
+    impl Guard for Counter {
+        fn name(&self) -> &'static str {
+            "counter"
+        }
+
+        fn check<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Result<Verdict, BoxError>> {
+            self.seen.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { Ok(Verdict::Pass) })
+        }
+    }
+
+    pub static COUNTER: Counter = Counter::new();
 
     pub mod deep {
-        pub static OTHER: super::Tenant = super::Tenant {
-            seen: super::AtomicU64::new(0),
-        };
+        pub static OTHER: super::Counter = super::Counter::new();
+    }
+
+    #[derive(Debug)]
+    pub struct Always<const N: u8>;
+
+    impl<const N: u8> Guard for Always<N> {
+        fn name(&self) -> &'static str {
+            "always"
+        }
+
+        fn check<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Result<Verdict, BoxError>> {
+            Box::pin(async { Ok(Verdict::Pass) })
+        }
     }
 }
 
@@ -31,8 +59,10 @@ mod guards {
     rate_limit(30u32, 60u32, key = ip, algorithm = "sliding_window", on_outage = "fail_open", deadline = "80ms",),
     rate_limit(30, "1m", key = user, on_outage = "fail_closed"),
     rate_limit(key = header("X-Tenant"), 30, "1h"),
-    guard(guards::TENANT),
+    guard(guards::COUNTER),
     guard(self::guards::deep::OTHER,),
+    guard(guards::Always::<1>),
+    guard(crate::guards::Always::<2>),
     auth("fail_closed", header = "X-Api-Key", deadline = "150ms"),
     breaker = "per_operation",
     flag("checkout", default = false),
