@@ -1,0 +1,1 @@
+//! All tests that need more than one crate, in one binary.
