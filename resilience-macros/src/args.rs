@@ -19,7 +19,7 @@ pub(crate) enum Entry {
     Bare(Value),
 }
 
-/// The tokens of one value, never empty on arrival here unless something was left out.
+/// The tokens of one value, none if it was left out.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     tokens: TokenStream,
