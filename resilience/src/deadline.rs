@@ -9,15 +9,19 @@
 //! use resilience::deadline;
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() {
-//! let report = deadline::scope(Duration::from_secs(2), async {
+//! # async fn main() -> Result<(), deadline::DeadlineExceeded> {
+//! let answer = deadline::scope(Duration::from_secs(2), async {
 //!     let left = deadline::remaining().expect("inside a scope");
 //!     assert!(left <= Duration::from_secs(2));
 //!     // A longer budget inside does not extend the outer one.
-//!     deadline::scope(Duration::from_secs(60), std::future::pending::<()>()).await
+//!     deadline::scope(Duration::from_secs(60), async { deadline::remaining() }).await
 //! })
-//! .await;
-//! assert!(report.is_err());
+//! .await??;
+//! assert!(answer.expect("inside a scope") <= Duration::from_secs(2));
+//!
+//! let late = deadline::scope(Duration::from_millis(5), std::future::pending::<()>()).await;
+//! assert_eq!(late, Err(deadline::DeadlineExceeded));
+//! # Ok(())
 //! # }
 //! ```
 

@@ -100,24 +100,24 @@ impl<'a> Trail<'a> {
     /// `"default";r=12;t=34`: on a refusal only the quotas that refuse.
     fn ietf_state(&self) -> HeaderValue {
         let refused = self.quotas.iter().any(|(_, taken)| !taken.allowed);
-        let mut list = String::with_capacity(48);
+        let mut list = SmallVec::<[u8; 96]>::new();
         let mut digits = itoa::Buffer::new();
         for (quota, taken) in &self.quotas {
             if refused && taken.allowed {
                 continue;
             }
             if !list.is_empty() {
-                list.push_str(", ");
+                list.extend_from_slice(b", ");
             }
-            list.push_str(&quota.item);
-            list.push_str(";r=");
-            list.push_str(digits.format(taken.remaining));
-            list.push_str(";t=");
+            list.extend_from_slice(quota.item.as_bytes());
+            list.extend_from_slice(b";r=");
+            list.extend_from_slice(digits.format(taken.remaining).as_bytes());
+            list.extend_from_slice(b";t=");
             // Of a quota that refuses, what `Retry-After` is made of: the two never disagree.
             let reset = if taken.allowed { taken.reset } else { taken.retry_after };
-            list.push_str(digits.format(whole_seconds(reset)));
+            list.extend_from_slice(digits.format(whole_seconds(reset)).as_bytes());
         }
-        HeaderValue::from_str(&list).expect("items of visible ASCII")
+        HeaderValue::from_bytes(&list).expect("items of visible ASCII")
     }
 }
 

@@ -9,6 +9,8 @@ use std::{
     },
 };
 
+use smallvec::SmallVec;
+
 use crate::store::{
     Take, Taken,
     window::{Count, Rule, Stored},
@@ -50,7 +52,7 @@ impl Limiter {
     /// Takes one from each, or none from any, at `now` in milliseconds.
     pub(super) fn take(&self, takes: &[Take<'_>], now: u64) -> Vec<Taken> {
         let mut books = Books::open(self, takes, now);
-        let mut claims: Vec<Claim> = takes.iter().map(|take| books.claim(take)).collect();
+        let mut claims: SmallVec<[Claim; 2]> = takes.iter().map(|take| books.claim(take)).collect();
         if claims.iter().all(|claim| claim.fits) {
             for (take, claim) in takes.iter().zip(&mut claims) {
                 books.settle(take, claim);
@@ -96,7 +98,7 @@ impl Limiter {
 /// The shards that one call needs, locked.
 struct Books<'a> {
     limiter: &'a Limiter,
-    shards: Vec<(usize, MutexGuard<'a, Shard>)>,
+    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
     shared: Option<MutexGuard<'a, HashMap<String, Stored>>>,
     now: u64,
 }
@@ -121,10 +123,10 @@ enum Seat {
 
 impl<'a> Books<'a> {
     fn open(limiter: &'a Limiter, takes: &[Take<'_>], now: u64) -> Self {
-        let mut indices: Vec<usize> = takes.iter().map(|take| limiter.shard_of(take.client)).collect();
+        let mut indices: SmallVec<[usize; 4]> = takes.iter().map(|take| limiter.shard_of(take.client)).collect();
         indices.sort_unstable();
         indices.dedup();
-        let mut shards = Vec::with_capacity(indices.len());
+        let mut shards = SmallVec::with_capacity(indices.len());
         for index in indices {
             let mut shard = lock(&limiter.shards[index]);
             // Before any slot is looked up: reclaiming gives slots away.
