@@ -33,6 +33,8 @@ mod probe;
 mod state;
 #[path = "../src/breaker/window.rs"]
 mod window;
+#[path = "../src/breaker/word.rs"]
+mod word;
 
 mod sync {
     pub(super) use std::sync::PoisonError;
@@ -50,7 +52,8 @@ const DUE: u64 = u64::MAX / 2;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
-    builder.preemption_bound = Some(3);
+    // A third preemption takes several times as long and has found nothing that two do not.
+    builder.preemption_bound = Some(2);
     builder.check(model);
 }
 
@@ -132,6 +135,25 @@ fn probes_that_answer_at_once_admit_no_third() {
         });
         assert_eq!(probes.into_iter().sum::<usize>(), 2);
         assert_eq!(machine.state(), State::Closed);
+    });
+}
+
+#[test]
+fn a_failed_probe_restarts_the_timer_for_calls_on_their_way() {
+    check(|| {
+        let (machine, _) = tripped(one_failure());
+        together(3, {
+            let machine = machine.clone();
+            move || {
+                if let Ok(probe) = machine.admit(|| DUE) {
+                    machine.settle(probe, Outcome::Failure, || DUE);
+                }
+            }
+        });
+        assert_eq!(machine.state(), State::Open);
+        let mut rounds = 0;
+        machine.publish(|transition| rounds += u32::from(transition.to == State::HalfOpen));
+        assert_eq!(rounds, 1, "a call got in before the new open time was over");
     });
 }
 

@@ -53,6 +53,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod window;
+mod word;
 
 pub use self::{
     config::{BreakerConfig, ConfigError, MAX_WINDOW_CALLS, MIN_WINDOW_TIME, RateWindow},
@@ -211,7 +212,7 @@ impl CircuitBreaker {
         }
         self.shared
             .machine
-            .opens_in(self.shared.clock.nanos())
+            .admits_in(self.shared.clock.nanos())
             .map(Duration::from_nanos)
     }
 

@@ -12,16 +12,17 @@ use super::{
     probe::Probes,
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError},
     window::Window,
+    word::Word,
 };
 use crate::clock::nanos;
 
 /// A breaker without name, clock and events. Times are nanoseconds of one monotonic clock.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// A [`Word`].
+    /// A [`Word`]; written under the lock only.
     word: AtomicU64,
     /// While the circuit is not closed, nobody is let in before this time: the end of the open time, or the moment at
-    /// which a probe's slot is free. Written before `word`, under the lock.
+    /// which a probe's slot is free. Written under the lock, by a transition before `word`.
     gate: AtomicU64,
     inner: Mutex<Inner>,
     config: BreakerConfig,
@@ -41,7 +42,7 @@ impl Machine {
     pub(super) fn new(config: BreakerConfig) -> Self {
         let inner = Inner::new(&config);
         Self {
-            word: AtomicU64::new(Word::new(0, State::Closed, inner.window.is_some()).0),
+            word: AtomicU64::new(Word::new(0, State::Closed, inner.is_tallying()).into_bits()),
             gate: AtomicU64::new(0),
             inner: Mutex::new(inner),
             config,
@@ -58,7 +59,7 @@ impl Machine {
     }
 
     /// How long from `now` until somebody can be let in; `None` while everybody is.
-    pub(super) fn opens_in(&self, now: u64) -> Option<u64> {
+    pub(super) fn admits_in(&self, now: u64) -> Option<u64> {
         (self.state() != State::Closed).then(|| self.gate.load(Ordering::Relaxed).saturating_sub(now))
     }
 
@@ -163,7 +164,13 @@ impl Machine {
         } else {
             0
         };
-        match inner.reason_to_open(&self.config).filter(|_| failed) {
+        // A success never opens the circuit, even one that fills the minimum volume.
+        let cause = if failed {
+            inner.reason_to_open(&self.config)
+        } else {
+            None
+        };
+        match cause {
             Some(cause) => {
                 self.open(&mut inner, cause, *now);
                 Some(State::Open)
@@ -229,15 +236,15 @@ impl Machine {
 
     #[inline]
     fn word(&self) -> Word {
-        Word(self.word.load(Ordering::Acquire))
+        Word::from_bits(self.word.load(Ordering::Acquire))
     }
 
     fn set_word(&self, word: Word) {
-        self.word.store(word.0, Ordering::Release);
+        self.word.store(word.into_bits(), Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing under the lock can panic half-way; a poisoned lock must not take the service down with it.
+        // A panic under the lock leaves at worst a count that is off by one: no reason to take every caller down.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -313,44 +320,5 @@ impl Inner {
         let next = self.journal.pop_front();
         self.publishing = next.is_some();
         next
-    }
-}
-
-/// State, generation, and whether a success has something to do: all that a call through a closed circuit looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Word(u64);
-
-impl Word {
-    const STATE: u64 = 0b011;
-    const TALLYING: u64 = 0b100;
-    const GENERATION_SHIFT: u32 = 3;
-
-    fn new(generation: u64, state: State, tallying: bool) -> Self {
-        let state = match state {
-            State::Closed => 0,
-            State::Open => 1,
-            State::HalfOpen => 2,
-        };
-        let tallying = if tallying { Self::TALLYING } else { 0 };
-        Self(generation << Self::GENERATION_SHIFT | tallying | state)
-    }
-
-    #[inline]
-    fn state(self) -> State {
-        match self.0 & Self::STATE {
-            0 => State::Closed,
-            1 => State::Open,
-            _ => State::HalfOpen,
-        }
-    }
-
-    #[inline]
-    fn is_tallying(self) -> bool {
-        self.0 & Self::TALLYING != 0
-    }
-
-    #[inline]
-    fn generation(self) -> u64 {
-        self.0 >> Self::GENERATION_SHIFT
     }
 }
