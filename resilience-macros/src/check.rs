@@ -47,6 +47,17 @@ pub(crate) fn policy(policy: &Policy, errors: &mut Errors) {
             errors.push(Error::new_spanned(guard, "this guard stands twice: keep one of them"));
         }
     }
+    // After a mistake a guard may be missing here that was written.
+    let asks_the_store = policy.auth.is_some() || !policy.flags.is_empty() || !policy.rate_limits.is_empty();
+    if let Some(breaker) = policy.breaker_word
+        && errors.is_empty()
+        && !asks_the_store
+    {
+        errors.push(Error::new(
+            breaker,
+            "`breaker` chooses who stands before the store, and no guard here asks the store: add one, or remove it",
+        ));
+    }
     if policy.auth.is_none() {
         for key in &policy.user_keys {
             errors.push(Error::new(

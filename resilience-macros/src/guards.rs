@@ -40,7 +40,10 @@ impl Policy {
             Entry::Assigned(name, value) => match &*name.to_string() {
                 "auth" => self.auth = Some(auth(&value, errors)),
                 "deadline" => self.deadline = errors.keep(value::deadline(&value)),
-                "breaker" => self.breaker = errors.keep(breaker(&value)),
+                "breaker" => {
+                    self.breaker = errors.keep(breaker(&value));
+                    self.breaker_word = Some(name.span());
+                }
                 _ => self.misplaced(&name, errors),
             },
             Entry::Called(name, list) => match &*name.to_string() {
@@ -282,6 +285,11 @@ fn breaker(value: &Value) -> Result<Breaker> {
         (_, "peroperation") => {
             Err(value.error("did you mean `per_operation`? A breaker's own name must not look like it"))
         }
+        // Under these the breakers of the other two choices are known, with probes of their own.
+        ("store" | "auth" | "flag" | "rate_limit", _) => Err(value.error(format!(
+            "`{}` is what a shared or a per-operation breaker is called already: choose another name",
+            name.as_str()
+        ))),
         _ => Ok(Breaker::Named(name)),
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Policy {
     pub(crate) guards: Vec<ExprPath>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) breaker: Option<Breaker>,
+    /// Where `breaker` stands, right or wrong.
+    pub(crate) breaker_word: Option<Span>,
     /// Every `key = user`, also of quotas that were left out because of a mistake elsewhere in them.
     pub(crate) user_keys: Vec<Span>,
 }

@@ -89,7 +89,8 @@ impl CircuitBreaker {
     /// If an option of `config` makes no sense; the error names it.
     pub fn new(name: impl Into<Arc<str>>, config: BreakerConfig) -> Result<Self, ConfigError> {
         config.validate()?;
-        Ok(Self::assemble(name.into(), config, Clock::system(), false))
+        let events = broadcast::Sender::new(EVENTS_KEPT);
+        Ok(Self::assemble(name.into(), config, Clock::system(), false, events))
     }
 
     /// A new breaker with this one's name and settings that lives by `clock`.
@@ -98,12 +99,9 @@ impl CircuitBreaker {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         let Shared {
-            name,
-            machine,
-            supervised,
-            ..
-        } = &*self.shared;
-        Self::assemble(name.clone(), machine.config().clone(), clock, *supervised)
+            supervised, ref events, ..
+        } = *self.shared;
+        self.rebuilt(clock, supervised, events.clone())
     }
 
     /// A new breaker with this one's name and settings that leaves probing to a task in the background.
@@ -116,30 +114,18 @@ impl CircuitBreaker {
     #[must_use]
     pub fn supervised(self) -> Self {
         let Shared {
-            name, machine, clock, ..
-        } = &*self.shared;
-        Self::assemble(name.clone(), machine.config().clone(), clock.clone(), true)
+            ref clock, ref events, ..
+        } = *self.shared;
+        self.rebuilt(clock.clone(), true, events.clone())
     }
 
     /// A new breaker with this one's name and settings that shares the channel of its events with others.
     #[must_use]
     pub(crate) fn with_events(self, events: broadcast::Sender<BreakerEvent>) -> Self {
         let Shared {
-            name,
-            machine,
-            clock,
-            supervised,
-            ..
-        } = &*self.shared;
-        Self {
-            shared: Arc::new(Shared {
-                name: name.clone(),
-                machine: Machine::new(machine.config().clone()),
-                clock: clock.clone(),
-                supervised: *supervised,
-                events,
-            }),
-        }
+            ref clock, supervised, ..
+        } = *self.shared;
+        self.rebuilt(clock.clone(), supervised, events)
     }
 
     /// The breaker's name.
@@ -287,14 +273,27 @@ impl CircuitBreaker {
         self.shared.events.subscribe()
     }
 
-    fn assemble(name: Arc<str>, config: BreakerConfig, clock: Clock, supervised: bool) -> Self {
+    fn rebuilt(&self, clock: Clock, supervised: bool, events: broadcast::Sender<BreakerEvent>) -> Self {
+        let Shared {
+            ref name, ref machine, ..
+        } = *self.shared;
+        Self::assemble(name.clone(), machine.config().clone(), clock, supervised, events)
+    }
+
+    fn assemble(
+        name: Arc<str>,
+        config: BreakerConfig,
+        clock: Clock,
+        supervised: bool,
+        events: broadcast::Sender<BreakerEvent>,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 name,
                 machine: Machine::new(config),
                 clock,
                 supervised,
-                events: broadcast::Sender::new(EVENTS_KEPT),
+                events,
             }),
         }
     }
