@@ -1,1 +1,4 @@
-//! All tests that need more than one crate, in one binary.
+//! Integration tests, a module per subject.
+
+mod redis_store;
+mod store_contract;
