@@ -3,10 +3,7 @@
 use std::error::Error;
 
 use clap::{Subcommand, ValueEnum};
-use resilience::{
-    Resilience,
-    store::{RedisStore, StoreAdmin},
-};
+use resilience::{Resilience, store::StoreAdmin};
 
 use crate::config::Config;
 
@@ -51,7 +48,7 @@ pub(crate) enum Switch {
 }
 
 pub(crate) async fn change_key(config: &Config, change: KeyChange) -> Outcome {
-    let store = redis(config)?;
+    let store = config.redis()?;
     match change {
         KeyChange::Add { key, user } => {
             store.add_api_key(&key, &user).await?;
@@ -66,7 +63,7 @@ pub(crate) async fn change_key(config: &Config, change: KeyChange) -> Outcome {
 }
 
 pub(crate) async fn change_flag(config: &Config, change: FlagChange) -> Outcome {
-    let store = redis(config)?;
+    let store = config.redis()?;
     match change {
         FlagChange::Set { name, value } => {
             let on = matches!(value, Switch::On);
@@ -86,12 +83,4 @@ pub(crate) fn print_policies(resilience: &Resilience) -> Outcome {
         println!("{policy}\n");
     }
     Ok(())
-}
-
-fn redis(config: &Config) -> Result<RedisStore, Box<dyn Error>> {
-    let url = config
-        .redis_url
-        .as_deref()
-        .ok_or("REDIS_URL is not set: the embedded store lives only as long as its service")?;
-    Ok(RedisStore::builder(url).api_keys(config.api_keys).build()?)
 }

@@ -1,20 +1,24 @@
 //! Settings from the environment.
 
-use std::{env, fmt, net::IpAddr, time::Duration};
+use std::{
+    env, fmt,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use resilience::{
     BreakerChoice, BuildError, Resilience,
     breaker::BreakerConfig,
-    store::{ApiKeys, MemoryStore},
+    store::{ApiKeys, MemoryStore, RedisStore},
 };
 
 /// What the environment says.
 pub(crate) struct Config {
-    pub(crate) host: IpAddr,
-    pub(crate) port: u16,
-    /// `None` is the embedded store.
-    pub(crate) redis_url: Option<String>,
-    pub(crate) api_keys: ApiKeys,
+    /// Where to listen.
+    pub(crate) address: SocketAddr,
+    /// `None` is the embedded store. It may hold a password: never printed.
+    redis_url: Option<String>,
+    api_keys: ApiKeys,
     breakers: BreakerChoice,
 }
 
@@ -24,35 +28,63 @@ pub(crate) const DEMO_USER: &str = "user-42";
 
 impl Config {
     pub(crate) fn from_env() -> Result<Self, Misuse> {
-        let port = var("PORT")?.unwrap_or_else(|| "3000".into());
         let host = var("HOST")?.unwrap_or_else(|| "127.0.0.1".into());
+        let port = var("PORT")?.unwrap_or_else(|| "3000".into());
+        let ip: IpAddr = host
+            .parse()
+            .map_err(|_| Misuse::value("HOST", &host, "an IP address"))?;
+        let port = port
+            .parse()
+            .map_err(|_| Misuse::value("PORT", &port, "a number up to 65535"))?;
         Ok(Self {
-            host: host.parse().map_err(|_| Misuse::new("HOST", &host, "an IP address"))?,
-            port: port.parse().map_err(|_| Misuse::new("PORT", &port, "a number up to 65535"))?,
+            address: SocketAddr::new(ip, port),
             redis_url: var("REDIS_URL")?,
             api_keys: match var("API_KEYS")?.as_deref() {
                 None | Some("sha256") => ApiKeys::sha256(),
                 Some("plain") => ApiKeys::plain(),
-                Some(other) => return Err(Misuse::new("API_KEYS", other, "`sha256` or `plain`")),
+                Some(other) => return Err(Misuse::value("API_KEYS", other, "`sha256` or `plain`")),
             },
             breakers: match var("BREAKERS")?.as_deref() {
                 None | Some("shared") => BreakerChoice::Shared,
                 Some("per_operation") => BreakerChoice::PerOperation,
-                Some(other) => return Err(Misuse::new("BREAKERS", other, "`shared` or `per_operation`")),
+                Some(other) => return Err(Misuse::value("BREAKERS", other, "`shared` or `per_operation`")),
             },
         })
     }
 
+    /// Whether the embedded store serves.
+    pub(crate) const fn is_embedded(&self) -> bool {
+        self.redis_url.is_none()
+    }
+
     /// The runtime that these settings ask for. Needs a tokio runtime around it.
-    pub(crate) fn resilience(&self) -> Result<Resilience, BuildError> {
+    pub(crate) fn resilience(&self) -> Result<Resilience, Misuse> {
         let breaker = BreakerConfig::default()
             .with_failures_in_a_row(5)
             .with_open_for(Duration::from_secs(5));
         let builder = Resilience::builder().breaker(breaker).breakers(self.breakers);
-        match &self.redis_url {
+        let built = match &self.redis_url {
             Some(url) => builder.redis(url).api_keys(self.api_keys).build(),
-            None => builder.store(MemoryStore::new().with_api_key(DEMO_KEY, DEMO_USER)).build(),
-        }
+            None => builder
+                .store(MemoryStore::new().with_api_key(DEMO_KEY, DEMO_USER))
+                .build(),
+        };
+        built.map_err(|error| match error {
+            BuildError::Redis(error) => Misuse::of("REDIS_URL", error),
+            error => Misuse::of("the environment", error),
+        })
+    }
+
+    /// The store in Redis, for an operator to change. Needs a tokio runtime around it.
+    pub(crate) fn redis(&self) -> Result<RedisStore, Misuse> {
+        let Some(url) = &self.redis_url else {
+            return Err(Misuse::of(
+                "REDIS_URL",
+                "not set, and the embedded store lives only inside its service",
+            ));
+        };
+        let store = RedisStore::builder(url).api_keys(self.api_keys).build();
+        store.map_err(|error| Misuse::of("REDIS_URL", error))
     }
 }
 
@@ -62,7 +94,7 @@ fn var(name: &'static str) -> Result<Option<String>, Misuse> {
         Ok(value) if value.is_empty() => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(value)) => Err(Misuse::new(name, &value.to_string_lossy(), "UTF-8")),
+        Err(env::VarError::NotUnicode(_)) => Err(Misuse::of(name, "not UTF-8")),
     }
 }
 
@@ -70,24 +102,24 @@ fn var(name: &'static str) -> Result<Option<String>, Misuse> {
 #[derive(Debug)]
 pub(crate) struct Misuse {
     name: &'static str,
-    value: String,
-    expected: &'static str,
+    problem: String,
 }
 
 impl Misuse {
-    fn new(name: &'static str, value: &str, expected: &'static str) -> Self {
-        Self {
-            name,
-            value: value.to_owned(),
-            expected,
-        }
+    fn of(name: &'static str, problem: impl fmt::Display) -> Self {
+        let problem = problem.to_string();
+        Self { name, problem }
+    }
+
+    /// For variables that hold no secret: quotes the value.
+    fn value(name: &'static str, value: &str, expected: &str) -> Self {
+        Self::of(name, format_args!("{value:?} is not {expected}"))
     }
 }
 
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, value, expected } = self;
-        write!(f, "{name} is {value:?}, but must be {expected}")
+        write!(f, "{}: {}", self.name, self.problem)
     }
 }
 

@@ -5,12 +5,16 @@ mod config;
 mod routes;
 mod serve;
 
-use std::{error::Error, process::ExitCode};
+use std::{
+    error::Error,
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::Config;
+use crate::config::{Config, Misuse};
 
 /// A small service behind `resilience`.
 ///
@@ -45,44 +49,38 @@ enum Command {
 const MISUSE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")))
-        .with_writer(std::io::stderr)
-        .init();
-
-    let config = match Config::from_env() {
-        Ok(config) => config,
-        Err(problem) => return fail(&problem, MISUSE),
-    };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error, 1),
-    };
-    runtime.block_on(async {
-        let resilience = match config.resilience() {
-            Ok(resilience) => resilience,
-            Err(problem) => return fail(&problem, MISUSE),
-        };
-        let outcome = match cli.command.unwrap_or(Command::Serve) {
-            Command::Serve => serve::serve(&config, resilience).await,
-            Command::Key { change } => admin::change_key(&config, change).await,
-            Command::Flag { change } => admin::change_flag(&config, change).await,
-            Command::Policies => admin::print_policies(&resilience),
-        };
-        match outcome {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&*error, 1),
+    let command = Cli::parse().command.unwrap_or(Command::Serve);
+    log(&command);
+    match run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(if error.is::<Misuse>() { MISUSE } else { 1 })
         }
-    })
+    }
 }
 
-fn fail(error: &dyn Error, code: u8) -> ExitCode {
-    eprintln!("error: {error}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        eprintln!("  caused by: {cause}");
-        source = cause.source();
+#[tokio::main]
+async fn run(command: Command) -> Result<(), Box<dyn Error>> {
+    let config = Config::from_env()?;
+    match command {
+        Command::Serve => serve::serve(&config).await,
+        Command::Key { change } => admin::change_key(&config, change).await,
+        Command::Flag { change } => admin::change_flag(&config, change).await,
+        Command::Policies => admin::print_policies(&config.resilience()?),
     }
-    ExitCode::from(code)
+}
+
+/// A service tells what happens to it; a command that ends has its own way to say so.
+fn log(command: &Command) {
+    let level = if matches!(command, Command::Serve) {
+        "info"
+    } else {
+        "error"
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level)))
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
 }

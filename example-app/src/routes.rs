@@ -20,11 +20,7 @@ pub(crate) fn app(resilience: Resilience, metrics: PrometheusHandle) -> impl End
 }
 
 /// Verified callers only, while nobody has switched it off, 30 times a minute.
-#[resilient(
-    auth = "fail_closed",
-    flag("checkout", default = false),
-    rate_limit(30, 60),
-)]
+#[resilient(auth = "fail_closed", flag("checkout", default = false), rate_limit(30, 60))]
 #[handler]
 async fn checkout(Identity(user): Identity) -> Json<Value> {
     Json(json!({ "ok": true, "user": user }))
@@ -47,8 +43,11 @@ fn healthz() -> Json<Value> {
 #[handler]
 async fn readyz(resilience: Resilience) -> Json<Value> {
     let health = resilience.health().await;
-    let breakers: serde_json::Map<_, _> =
-        health.breakers.iter().map(|(name, state)| (name.clone(), json!(state.as_str()))).collect();
+    let breakers: serde_json::Map<_, _> = health
+        .breakers
+        .iter()
+        .map(|(name, state)| (name.clone(), json!(state.as_str())))
+        .collect();
     Json(json!({
         "ok": true,
         "degraded": health.is_degraded(),

@@ -15,15 +15,20 @@ use crate::{
     routes,
 };
 
-/// How long requests in flight may take after a signal to stop.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
+/// How long requests in flight may take after a signal to stop: less than the 10 s after which `docker stop` kills. Idle
+/// connections are closed at once, so that only a client that never ends its request makes us wait so long.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
-pub(crate) async fn serve(config: &Config, resilience: Resilience) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
+    let resilience = config.resilience()?;
     resilience.verify()?;
     let metrics = PrometheusBuilder::new().install_recorder()?;
     // Signals are caught before anybody is told that the service is up.
     let stop = stop_signal()?;
-    let acceptor = TcpListener::bind((config.host, config.port)).into_acceptor().await?;
+    let acceptor = TcpListener::bind(config.address)
+        .into_acceptor()
+        .await
+        .map_err(|error| format!("cannot listen on {}: {error}", config.address))?;
     let address = acceptor
         .local_addr()
         .first()
@@ -32,7 +37,7 @@ pub(crate) async fn serve(config: &Config, resilience: Resilience) -> Result<(),
 
     tokio::spawn(warn_if_degraded(resilience.clone()));
     println!("listening on http://{address}");
-    if config.redis_url.is_none() {
+    if config.is_embedded() {
         println!("no REDIS_URL: the embedded store serves, with one key. Try:");
         println!("  curl -i http://{address}/api/checkout");
         println!("  curl -i -H 'x-api-key: {DEMO_KEY}' http://{address}/api/checkout");
