@@ -26,7 +26,11 @@ async fn bare() -> &'static str {
     BODY
 }
 
-#[resilient(auth = "fail_closed", flag("checkout", default = false), rate_limit(4_000_000_000, 60))]
+#[resilient(
+    auth = "fail_closed",
+    flag("checkout", default = false),
+    rate_limit(4_000_000_000, 60)
+)]
 #[handler]
 async fn guarded(_user: Identity) -> &'static str {
     BODY
@@ -87,7 +91,10 @@ fn memory() -> MemoryStore {
 fn over(store: impl Store) -> Resilience {
     // The prober of an open breaker lives in this runtime, which never runs: the breaker stays open.
     static RUNTIME: std::sync::LazyLock<Runtime> = std::sync::LazyLock::new(|| {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
     });
     std::mem::forget(RUNTIME.enter());
     Resilience::builder().store(store).build().expect("valid settings")
@@ -106,7 +113,9 @@ fn run(bencher: Bencher<'_, '_>, endpoint: impl Endpoint) {
     for _ in 0..10 {
         drop(call(request()));
     }
-    bencher.with_inputs(request).bench_values(|request| black_box(call(request)).is_ok());
+    bencher
+        .with_inputs(request)
+        .bench_values(|request| black_box(call(request)).is_ok());
 }
 
 /// A store that is down.

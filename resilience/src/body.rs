@@ -168,16 +168,22 @@ mod tests {
 
     #[test]
     fn bodies_carry_status_code_and_message() {
-        let json: serde_json::Value =
-            serde_json::from_slice(&BodyFormat::Json.render(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Slow \"down\"."))
-                .expect("JSON");
+        let json: serde_json::Value = serde_json::from_slice(&BodyFormat::Json.render(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate_limited",
+            "Slow \"down\".",
+        ))
+        .expect("JSON");
         assert_eq!(
             json,
             serde_json::json!({"statusCode": 429, "error": "rate_limited", "message": "Slow \"down\"."})
         );
-        let problem: serde_json::Value =
-            serde_json::from_slice(&BodyFormat::Problem.render(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Slow down."))
-                .expect("JSON");
+        let problem: serde_json::Value = serde_json::from_slice(&BodyFormat::Problem.render(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate_limited",
+            "Slow down.",
+        ))
+        .expect("JSON");
         assert_eq!(
             problem,
             serde_json::json!({

@@ -83,8 +83,9 @@ impl Bound {
         let settings = &runtime.settings;
         let choice = policy.breaker().unwrap_or(settings.breakers);
         let breaker = |operation| runtime.breakers.for_operation(choice, operation);
-        let (user, other): (Vec<_>, Vec<_>) =
-            named(policy).into_iter().partition(|(spec, _)| matches!(spec.key, Key::User));
+        let (user, other): (Vec<_>, Vec<_>) = named(policy)
+            .into_iter()
+            .partition(|(spec, _)| matches!(spec.key, Key::User));
         let quotas = |specs| Quotas::new(policy, specs, settings, breaker(Operation::RateLimit));
         Self {
             policy,
@@ -104,7 +105,9 @@ impl Bound {
                 })
                 .collect(),
             auth: policy.auth().map(|auth| BoundAuth {
-                header: auth.header.map_or_else(|| settings.auth_header.clone(), HeaderName::from_static),
+                header: auth
+                    .header
+                    .map_or_else(|| settings.auth_header.clone(), HeaderName::from_static),
                 deadline: auth.deadline.unwrap_or(settings.auth_deadline),
                 breaker: breaker(Operation::Auth),
                 tally: Tally::default(),
@@ -124,16 +127,14 @@ impl Bound {
 }
 
 impl Quotas {
-    fn new(
-        policy: &Policy,
-        specs: Vec<(RateLimit, String)>,
-        settings: &Settings,
-        breaker: Arc<StoreBreaker>,
-    ) -> Self {
+    fn new(policy: &Policy, specs: Vec<(RateLimit, String)>, settings: &Settings, breaker: Arc<StoreBreaker>) -> Self {
         let own = |spec: &RateLimit| spec.deadline.unwrap_or(settings.rate_limit_deadline);
         Self {
             deadline: specs.iter().map(|(spec, _)| own(spec)).min().unwrap_or_default(),
-            all: specs.into_iter().map(|(spec, name)| BoundQuota::new(policy, spec, &name)).collect(),
+            all: specs
+                .into_iter()
+                .map(|(spec, name)| BoundQuota::new(policy, spec, &name))
+                .collect(),
             breaker,
             complaints: Complaints::default(),
         }
@@ -168,7 +169,11 @@ fn named(policy: &Policy) -> Vec<(RateLimit, String)> {
         Some(name) => (spec, name.to_owned()),
         None => {
             unnamed += 1;
-            let name = if unnamed == 1 { "default".into() } else { format!("default-{unnamed}") };
+            let name = if unnamed == 1 {
+                "default".into()
+            } else {
+                format!("default-{unnamed}")
+            };
             (spec, name)
         }
     };

@@ -277,10 +277,16 @@ impl Builder {
             }
             Some(Source::Store(store)) => {
                 if self.api_keys.is_some() {
-                    return Err(invalid("api_keys", "belongs to `redis(url)`: set it on the store itself"));
+                    return Err(invalid(
+                        "api_keys",
+                        "belongs to `redis(url)`: set it on the store itself",
+                    ));
                 }
                 if self.key_prefix.is_some() {
-                    return Err(invalid("key_prefix", "belongs to `redis(url)`: set it on the store itself"));
+                    return Err(invalid(
+                        "key_prefix",
+                        "belongs to `redis(url)`: set it on the store itself",
+                    ));
                 }
                 Ok(Arc::clone(store))
             }

@@ -83,7 +83,10 @@ async fn phase_a<'a>(
     let mut phase = PhaseA {
         quotas: QuotaQuestion::ask(runtime, &bound.quotas, &takes, asked),
         flags: bound.flags.iter().map(|flag| flag::ask(runtime, flag, asked)).collect(),
-        auth: bound.auth.as_ref().map(|auth| AuthQuestion::ask(runtime, auth, request, asked)),
+        auth: bound
+            .auth
+            .as_ref()
+            .map(|auth| AuthQuestion::ask(runtime, auth, request, asked)),
         verified: None,
         runtime,
         bound,

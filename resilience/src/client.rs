@@ -137,7 +137,10 @@ mod tests {
     fn ports_do_not_count_and_mapped_addresses_are_unmapped() {
         assert_eq!(ClientKey::peer(&request("203.0.113.7:1"), 64).0, "ip:203.0.113.7");
         assert_eq!(ClientKey::peer(&request("203.0.113.7:2"), 64).0, "ip:203.0.113.7");
-        assert_eq!(ClientKey::peer(&request("[::ffff:203.0.113.7]:3"), 64).0, "ip:203.0.113.7");
+        assert_eq!(
+            ClientKey::peer(&request("[::ffff:203.0.113.7]:3"), 64).0,
+            "ip:203.0.113.7"
+        );
         assert_eq!(ClientKey::peer(&Request::default(), 64).0, "ip:unknown");
     }
 
@@ -152,9 +155,16 @@ mod tests {
     #[test]
     fn a_missing_header_is_no_value() {
         let with = |value: &'static str| Request::builder().header("x-tenant", value).finish();
-        assert_eq!(ClientKey::header(&Request::default(), "x-tenant").0, "header:x-tenant:-");
+        assert_eq!(
+            ClientKey::header(&Request::default(), "x-tenant").0,
+            "header:x-tenant:-"
+        );
         assert_eq!(ClientKey::header(&with("-"), "x-tenant").0, "header:x-tenant:=-");
-        assert!(ClientKey::header(&with(""), "x-tenant").0.starts_with("header:x-tenant:#"));
+        assert!(
+            ClientKey::header(&with(""), "x-tenant")
+                .0
+                .starts_with("header:x-tenant:#")
+        );
     }
 
     proptest! {

@@ -35,11 +35,7 @@ pub struct Error {
 impl Error {
     /// A refusal with a status, a code for machines and a sentence for people. Both are shown to the client.
     #[must_use]
-    pub fn new(
-        status: StatusCode,
-        code: impl Into<Cow<'static, str>>,
-        message: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             status,
             code: code.into(),
@@ -105,7 +101,9 @@ impl Error {
                 .insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
         }
         if let Some(challenge) = &self.challenge {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge.clone());
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, challenge.clone());
         }
         response
     }

@@ -93,7 +93,11 @@ impl<E: Endpoint> Endpoint for ResilienceEndpoint<E> {
         request.extensions_mut().insert(Arc::clone(&plant));
         let outcome = self.inner.call(request).await.map(IntoResponse::into_response);
         let headers = std::mem::take(&mut *plant.slot());
-        if headers.is_empty() { outcome } else { Ok(written(headers, outcome)) }
+        if headers.is_empty() {
+            outcome
+        } else {
+            Ok(written(headers, outcome))
+        }
     }
 }
 

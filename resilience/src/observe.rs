@@ -62,7 +62,10 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    #[cfg_attr(not(feature = "metrics"), expect(clippy::unused_self, reason = "counts are compiled out"))]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(clippy::unused_self, reason = "counts are compiled out")
+    )]
     pub(crate) fn count(&self, answer: Answer) {
         #[cfg(feature = "metrics")]
         self.counts[answer as usize].fetch_add(1, Ordering::Relaxed);
@@ -76,11 +79,18 @@ impl Tally {
     }
 }
 
-/// How long the store took, per operation.
+/// What the store did, per operation.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     #[cfg(feature = "metrics")]
-    pub(crate) latency: [std::sync::Mutex<Vec<Duration>>; 3],
+    operations: [Operations; Operation::ALL.len()],
+}
+
+#[cfg(feature = "metrics")]
+#[derive(Debug, Default)]
+struct Operations {
+    took: std::sync::Mutex<Vec<Duration>>,
+    outages: [AtomicU64; Outage::KINDS.len()],
 }
 
 /// Samples kept between two publications; further ones are left out.
@@ -88,19 +98,42 @@ pub(crate) struct Observer {
 const SAMPLES_MAX: usize = 8_192;
 
 impl Observer {
-    #[cfg_attr(not(feature = "metrics"), expect(clippy::unused_self, reason = "samples are compiled out"))]
-    pub(crate) fn store_took(&self, operation: Operation, took: Option<Duration>) {
+    /// Notes an answer, or why there is none, and how long the store took for it.
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(clippy::unused_self, reason = "notes are compiled out")
+    )]
+    pub(crate) fn note<T>(&self, operation: Operation, (answer, took): &(Result<T, Outage>, Option<Duration>)) {
         #[cfg(feature = "metrics")]
-        if let Some(took) = took {
-            let mut samples = self.latency[operation as usize]
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            if samples.len() < SAMPLES_MAX {
-                samples.push(took);
+        {
+            let noted = &self.operations[operation as usize];
+            if let Some(took) = took {
+                let mut samples = noted.took.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if samples.len() < SAMPLES_MAX {
+                    samples.push(*took);
+                }
+            }
+            if let Err(outage) = answer {
+                noted.outages[outage.kind()].fetch_add(1, Ordering::Relaxed);
             }
         }
         #[cfg(not(feature = "metrics"))]
-        let _ = (operation, took);
+        let _ = (operation, answer, took);
+    }
+
+    /// The samples since the last call.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn drain_samples(&self, operation: Operation) -> Vec<Duration> {
+        let samples = &self.operations[operation as usize].took;
+        std::mem::take(&mut *samples.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// How often each kind of outage was met, in the order of [`Outage::KINDS`].
+    #[cfg(feature = "metrics")]
+    pub(crate) fn outages(&self, operation: Operation) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = &self.operations[operation as usize].outages;
+        let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
+        Outage::KINDS.into_iter().zip(counts)
     }
 }
 
@@ -127,7 +160,12 @@ impl Complaints {
         let now = Clock::system().nanos();
         let last = self.last.load(Ordering::Relaxed);
         let due = last == 0 || now.saturating_sub(last) >= COMPLAINT_EVERY;
-        if due && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if due
+            && self
+                .last
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
             let unsaid = self.unsaid.swap(0, Ordering::Relaxed);
             tracing::warn!(guard, %reason, unsaid, "a guard fell back");
         } else {

@@ -6,9 +6,10 @@
 //! | `resilience_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | `breaker` |
 //! | `resilience_breaker_transitions_total` | counter | `breaker`, `from`, `to` |
 //! | `resilience_store_seconds` | histogram | `operation` |
+//! | `resilience_store_outages_total` | counter | `operation`, `kind` |
 
 use std::{
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -73,14 +74,12 @@ pub(crate) fn publish(runtime: &Runtime) {
         metrics::gauge!("resilience_breaker_state", "breaker" => breaker.name().to_owned()).set(state);
     }
     for operation in Operation::ALL {
-        let samples = {
-            let mut samples = runtime.observer.latency[operation as usize]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *samples)
-        };
+        for (kind, count) in runtime.observer.outages(operation).filter(|(_, count)| *count > 0) {
+            metrics::counter!("resilience_store_outages_total", "operation" => operation.name(), "kind" => kind)
+                .absolute(count);
+        }
         let histogram = metrics::histogram!("resilience_store_seconds", "operation" => operation.name());
-        for took in samples {
+        for took in runtime.observer.drain_samples(operation) {
             histogram.record(took);
         }
     }

@@ -32,6 +32,33 @@ pub(crate) enum Outage {
     Failed(StoreError),
 }
 
+#[cfg(feature = "metrics")]
+impl Outage {
+    /// What metrics call the kinds.
+    pub(crate) const KINDS: [&'static str; 6] = [
+        "breaker_open",
+        "deadline_exceeded",
+        "budget_spent",
+        "unavailable",
+        "answered",
+        "saturated",
+    ];
+
+    /// The kind's place among them.
+    pub(crate) fn kind(&self) -> usize {
+        match self {
+            Self::BreakerOpen => 0,
+            Self::DeadlineExceeded => 1,
+            Self::BudgetSpent => 2,
+            Self::Failed(error) => match error.kind() {
+                StoreErrorKind::Unavailable => 3,
+                StoreErrorKind::Answered => 4,
+                StoreErrorKind::Saturated => 5,
+            },
+        }
+    }
+}
+
 impl std::fmt::Display for Outage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -144,7 +171,11 @@ impl<'a, T> Question<'a, T> {
 
     /// Ends the question unanswered. The permit settles first: dropping the future may take time.
     fn expire(&mut self) {
-        let outage = if self.own { Outage::DeadlineExceeded } else { Outage::BudgetSpent };
+        let outage = if self.own {
+            Outage::DeadlineExceeded
+        } else {
+            Outage::BudgetSpent
+        };
         let state = std::mem::replace(&mut self.state, State::Answered(Err(outage), None));
         if let State::Asking {
             admission: Some(Admission { breaker, permit }),

@@ -66,7 +66,10 @@ mod tests {
         assert_eq!(mistakes(&[&A, &B], false), Vec::<String>::new());
         let found = mistakes(&[&A, &B, &C], false);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains("`app::c` and `app::a` share the quota `api`"), "{found:?}");
+        assert!(
+            found[0].contains("`app::c` and `app::a` share the quota `api`"),
+            "{found:?}"
+        );
     }
 
     #[test]

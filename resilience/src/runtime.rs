@@ -77,8 +77,9 @@ impl Resilience {
     /// The guards of every guarded handler in this program, in the order in which they run.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicySummary> {
-        let mut summaries: Vec<_> =
-            registry::policies().map(|policy| PolicySummary::new(&self.runtime.bound(policy))).collect();
+        let mut summaries: Vec<_> = registry::policies()
+            .map(|policy| PolicySummary::new(&self.runtime.bound(policy)))
+            .collect();
         summaries.sort_by(|a, b| (a.module(), a.handler()).cmp(&(b.module(), b.handler())));
         summaries
     }
@@ -92,7 +93,11 @@ impl Resilience {
     pub fn verify(&self) -> Result<(), VerifyError> {
         let policies: Vec<_> = registry::policies().collect();
         let mistakes = registry::mistakes(&policies, self.runtime.authenticator.is_some());
-        if mistakes.is_empty() { Ok(()) } else { Err(VerifyError(mistakes)) }
+        if mistakes.is_empty() {
+            Ok(())
+        } else {
+            Err(VerifyError(mistakes))
+        }
     }
 
     /// The breakers in front of the store, sorted by name: to look at, and to watch.
@@ -126,7 +131,10 @@ impl Resilience {
             );
         Health {
             store_reachable: reachable,
-            breakers: breakers.iter().map(|breaker| (breaker.name().to_owned(), breaker.state())).collect(),
+            breakers: breakers
+                .iter()
+                .map(|breaker| (breaker.name().to_owned(), breaker.state()))
+                .collect(),
         }
     }
 
@@ -275,7 +283,9 @@ impl Runtime {
 
     /// Binds the policies that registered themselves. The runtime serves after this.
     pub(crate) fn bind_all(&mut self, policies: impl Iterator<Item = &'static Policy>) {
-        let mut bound: Vec<_> = policies.map(|policy| (address(policy), Bound::new(policy, self))).collect();
+        let mut bound: Vec<_> = policies
+            .map(|policy| (address(policy), Bound::new(policy, self)))
+            .collect();
         bound.sort_unstable_by_key(|(address, _)| *address);
         bound.dedup_by_key(|(address, _)| *address);
         self.bound = bound;
@@ -291,7 +301,9 @@ impl Runtime {
             Ok(index) => BoundRef::Registered(&self.bound[index].1),
             Err(_) => {
                 let mut strays = self.strays.lock().unwrap_or_else(PoisonError::into_inner);
-                let stray = strays.entry(address).or_insert_with(|| Arc::new(Bound::new(policy, self)));
+                let stray = strays
+                    .entry(address)
+                    .or_insert_with(|| Arc::new(Bound::new(policy, self)));
                 BoundRef::Stray(Arc::clone(stray))
             }
         }
@@ -300,7 +312,13 @@ impl Runtime {
     #[cfg(feature = "metrics")]
     pub(crate) fn each_bound(&self, mut each: impl FnMut(&Bound)) {
         self.bound.iter().for_each(|(_, bound)| each(bound));
-        let strays: Vec<_> = self.strays.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let strays: Vec<_> = self
+            .strays
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
         strays.iter().for_each(|bound| each(bound));
     }
 

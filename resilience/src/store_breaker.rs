@@ -228,7 +228,10 @@ impl StoreBreaker {
                 Ok(Ok(())) => {
                     permit.success();
                     if breaker.state() == State::Closed {
-                        tracing::info!(breaker = breaker.name(), "the store is well again: the breaker is closed");
+                        tracing::info!(
+                            breaker = breaker.name(),
+                            "the store is well again: the breaker is closed"
+                        );
                     }
                 }
                 Ok(Err(error)) => {

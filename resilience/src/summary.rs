@@ -130,7 +130,10 @@ fn quotas(quotas: &Quotas) -> Vec<GuardSummary> {
         };
         let name = spec.name.map(|name| format!(" {name}")).unwrap_or_default();
         GuardSummary {
-            guard: format!("rate_limit{name} {} in {:?} by {key}{algorithm}", spec.limit, spec.window),
+            guard: format!(
+                "rate_limit{name} {} in {:?} by {key}{algorithm}",
+                spec.limit, spec.window
+            ),
             deadline: quotas.deadline,
             on_outage: spec.on_outage.as_str().to_owned(),
             breaker: Some(quotas.breaker.name().to_owned()),

@@ -86,14 +86,20 @@ impl<'a> Trail<'a> {
 
     /// The quota that `x-ratelimit-*` shows: one that refuses before any other, else the one with the least remaining.
     fn tightest(&self) -> Option<&(&'a BoundQuota, Taken)> {
-        self.quotas.iter().min_by_key(|(_, taken)| (taken.allowed, taken.remaining))
+        self.quotas
+            .iter()
+            .min_by_key(|(_, taken)| (taken.allowed, taken.remaining))
     }
 
     fn ietf_policy(&self) -> HeaderValue {
         if let [(quota, _)] = &self.quotas[..] {
             return quota.policy_item.clone();
         }
-        let items: Vec<_> = self.quotas.iter().map(|(quota, _)| quota.policy_item.as_bytes()).collect();
+        let items: Vec<_> = self
+            .quotas
+            .iter()
+            .map(|(quota, _)| quota.policy_item.as_bytes())
+            .collect();
         HeaderValue::from_bytes(&items.join(&b", "[..])).expect("items of visible ASCII")
     }
 

@@ -243,9 +243,9 @@ impl<'a> AuthQuestion<'a> {
         let answer = match self {
             Self::Refused(refusal) => Ok(Err(*refusal)),
             Self::ApiKey(question) => {
-                let (answer, took) = question.read();
-                runtime.observer.store_took(Operation::Auth, took);
-                answer.map(|user| user.map(Verified::new).ok_or(Refusal::Invalid))
+                let answer = question.read();
+                runtime.observer.note(Operation::Auth, &answer);
+                answer.0.map(|user| user.map(Verified::new).ok_or(Refusal::Invalid))
             }
             Self::Other(question) => question.read().0,
         };

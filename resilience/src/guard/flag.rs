@@ -50,9 +50,9 @@ pub(crate) fn read<'a>(
     asked: Asked,
     trail: &mut Trail<'a>,
 ) -> Result<(), Error> {
-    let (answer, took) = question.read();
-    runtime.observer.store_took(Operation::Flag, took);
-    let (on, fallback) = match answer {
+    let answer = question.read();
+    runtime.observer.note(Operation::Flag, &answer);
+    let (on, fallback) = match answer.0 {
         Ok(value) => {
             let on = value.unwrap_or(false);
             if flag.spec.stale.is_some() {
@@ -63,7 +63,10 @@ pub(crate) fn read<'a>(
         Err(outage) => {
             flag.complaints.about(flag.spec.name, &outage);
             trail.flag_fell_back(flag);
-            let stale = flag.spec.stale.and_then(|stale| flag.last_known.recall(asked.at, stale));
+            let stale = flag
+                .spec
+                .stale
+                .and_then(|stale| flag.last_known.recall(asked.at, stale));
             match stale {
                 Some(on) => (on, Some(Answer::Stale)),
                 None => (flag.spec.default, Some(Answer::Default)),

@@ -61,9 +61,9 @@ pub(crate) fn read<'a>(
     takes: &[Take<'_>],
     trail: &mut Trail<'a>,
 ) -> Result<(), Error> {
-    let (answer, took) = question.read();
-    runtime.observer.store_took(Operation::RateLimit, took);
-    match answer {
+    let answer = question.read();
+    runtime.observer.note(Operation::RateLimit, &answer);
+    match answer.0 {
         Ok(taken) => {
             debug_assert_eq!(taken.len(), takes.len(), "a store answers for each quota");
             settle(quotas.all.iter().zip(taken), trail, Answer::Passed)
