@@ -23,7 +23,11 @@ use crate::{body::BodyFormat, breaker::CircuitOpen, deadline::DeadlineExceeded};
 /// assert_eq!(error.http_status(), StatusCode::PAYMENT_REQUIRED);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Error {
+pub struct Error(Box<Refusal>);
+
+/// Behind a pointer: a `Result` that carries it stays small where nothing is refused.
+#[derive(Clone, Debug)]
+struct Refusal {
     status: StatusCode,
     code: Cow<'static, str>,
     message: Cow<'static, str>,
@@ -36,71 +40,71 @@ impl Error {
     /// A refusal with a status, a code for machines and a sentence for people. Both are shown to the client.
     #[must_use]
     pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
-        Self {
+        Self(Box::new(Refusal {
             status,
             code: code.into(),
             message: message.into(),
             retry_after: None,
             challenge: None,
             source: None,
-        }
+        }))
     }
 
     /// Tells the client when to try again. Sent in whole seconds, rounded up, at least 1.
     #[must_use]
     pub fn with_retry_after(mut self, retry_after: Duration) -> Self {
-        self.retry_after = Some(retry_after);
+        self.0.retry_after = Some(retry_after);
         self
     }
 
     /// Adds what caused it: for logs, never shown to the client.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(Arc::from(source.into()));
+        self.0.source = Some(Arc::from(source.into()));
         self
     }
 
     pub(crate) fn with_challenge(mut self, challenge: HeaderValue) -> Self {
-        self.challenge = Some(challenge);
+        self.0.challenge = Some(challenge);
         self
     }
 
     /// The stable name of the case, e.g. `rate_limited`.
     #[must_use]
     pub fn code(&self) -> &str {
-        &self.code
+        &self.0.code
     }
 
     /// The sentence that the client sees.
     #[must_use]
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// The status of the answer.
     #[must_use]
-    pub const fn http_status(&self) -> StatusCode {
-        self.status
+    pub fn http_status(&self) -> StatusCode {
+        self.0.status
     }
 
     /// When to try again, if that is known.
     #[must_use]
-    pub const fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
     }
 
     /// The answer, in this format.
     pub(crate) fn to_response(&self, format: BodyFormat) -> Response {
         let mut response = Response::builder()
-            .status(self.status)
+            .status(self.0.status)
             .header(header::CONTENT_TYPE, format.content_type())
-            .body(format.render(self.status, &self.code, &self.message));
-        if let Some(wait) = self.retry_after {
+            .body(format.render(self.0.status, &self.0.code, &self.0.message));
+        if let Some(wait) = self.0.retry_after {
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
         }
-        if let Some(challenge) = &self.challenge {
+        if let Some(challenge) = &self.0.challenge {
             response
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, challenge.clone());
@@ -201,19 +205,22 @@ impl From<DeadlineExceeded> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)
+        write!(f, "{}: {}", self.0.code, self.0.message)
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
     }
 }
 
 impl ResponseError for Error {
     fn status(&self) -> StatusCode {
-        self.status
+        self.0.status
     }
 
     fn as_response(&self) -> Response {
@@ -227,7 +234,7 @@ impl ResponseError for CircuitOpen {
     }
 
     fn as_response(&self) -> Response {
-        Error::from(self.clone()).as_response()
+        Error::from(*self).as_response()
     }
 }
 

@@ -60,7 +60,6 @@ pub struct Resilience {
 
 impl Resilience {
     /// Starts to build a runtime.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
