@@ -98,8 +98,8 @@ impl StoreBreakers {
         }
         let breaker = CircuitBreaker::new(name, self.config.clone())
             .expect("the builder has validated the settings")
-            .with_events(self.events.clone())
-            .supervised();
+            .supervised()
+            .with_events(self.events.clone());
         let breaker = Arc::new(StoreBreaker {
             breaker,
             probe,
@@ -242,6 +242,31 @@ impl StoreBreaker {
                     tracing::debug!(breaker = breaker.name(), "the store does not answer a probe");
                     permit.failure();
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{breaker::State, store::MemoryStore};
+
+    #[tokio::test(start_paused = true)]
+    async fn all_breakers_tell_one_channel_what_happens_to_them() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let breakers = StoreBreakers::new(BreakerConfig::default().with_failures_in_a_row(1), store);
+        let mut events = breakers.events();
+        for (choice, name) in [(BreakerChoice::Shared, SHARED), (BreakerChoice::PerOperation, "auth")] {
+            let breaker = breakers.for_operation(choice, Operation::Auth);
+            breaker.fail(breaker.admit().expect("it is closed"));
+            // The prober asks the store, which is well.
+            for to in [State::Open, State::HalfOpen, State::Closed] {
+                let event = timeout(Duration::from_secs(60), events.recv()).await;
+                let event = event.expect("it is told in time").expect("nothing was missed");
+                assert_eq!((&*event.breaker, event.to), (name, to));
             }
         }
     }
