@@ -48,11 +48,21 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
     let mut trail = Trail::default();
 
     let outcome = match guard(runtime, &bound, &mut request, &mut trail).await {
-        Ok(()) => handle(runtime, policy, request, handler).await,
         Err(refusal) => {
             let format = runtime.settings.error_body.format(request.headers());
             Ok(refusal.to_response(format))
         }
+        // Called right here: every async fn between would hold the request and the handler's future once more.
+        Ok(()) => match policy.deadline() {
+            None => handler.call(request).await.map(IntoResponse::into_response),
+            Some(budget) => {
+                let format = runtime.settings.error_body.format(request.headers());
+                match Box::pin(deadline::scope(budget, handler.call(request))).await {
+                    Ok(outcome) => outcome.map(IntoResponse::into_response),
+                    Err(exceeded) => Ok(Error::from(exceeded).to_response(format)),
+                }
+            }
+        },
     };
     installed.finish(outcome, trail.headers(runtime.settings.rate_limit_headers))
 }
@@ -236,23 +246,6 @@ async fn users_guards(bound: &Bound, request: &Request, trail: &mut Trail<'_>) -
         }
     }
     Ok(())
-}
-
-/// Runs the handler inside its deadline.
-async fn handle<E: Endpoint>(
-    runtime: &Runtime,
-    policy: &Policy,
-    request: Request,
-    handler: E,
-) -> poem::Result<Response> {
-    let Some(budget) = policy.deadline() else {
-        return handler.call(request).await.map(IntoResponse::into_response);
-    };
-    let format = runtime.settings.error_body.format(request.headers());
-    match deadline::scope(budget, handler.call(request)).await {
-        Ok(outcome) => outcome.map(IntoResponse::into_response),
-        Err(exceeded) => Ok(Error::from(exceeded).to_response(format)),
-    }
 }
 
 /// A guarded handler that nobody guards does not run.

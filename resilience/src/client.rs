@@ -1,6 +1,7 @@
 //! Who is calling, as a limiter sees it.
 
 use std::{
+    borrow::Cow,
     fmt::Write as _,
     net::{IpAddr, Ipv6Addr},
 };
@@ -13,7 +14,7 @@ use sha2::{Digest, Sha256};
 /// Bounded (at most 150 bytes) and unambiguous: a value that a client sends stands in it as it is only if it is short
 /// and plain; any other is hashed. No value can reach another client's bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ClientKey(String);
+pub struct ClientKey(Cow<'static, str>);
 
 /// Longest client value that stands in a key as it is.
 const PLAIN_MAX: usize = 64;
@@ -47,7 +48,7 @@ impl ClientKey {
             IpAddr::V6(address) => write!(key, "{}/{ipv6_prefix}", network(address, ipv6_prefix)),
         };
         written.expect("a String takes all that is written");
-        Self(key)
+        Self(key.into())
     }
 
     /// The bucket of a verified user.
@@ -84,7 +85,7 @@ impl ClientKey {
                 }
             },
         }
-        Self(key)
+        Self(key.into())
     }
 
     /// The key's text.
@@ -123,7 +124,9 @@ mod tests {
     use super::*;
 
     fn ip(address: &str, prefix: u8) -> String {
-        ClientKey::ip(address.parse().expect("an address"), prefix).0
+        ClientKey::ip(address.parse().expect("an address"), prefix)
+            .0
+            .into_owned()
     }
 
     fn request(remote: &str) -> Request {
