@@ -3,11 +3,23 @@
 //! A [`Store`] speaks in whole decisions ("take one from these quotas"), never in raw commands, so that each one is
 //! atomic and costs one round trip. [`RedisStore`] is the shared one, [`MemoryStore`] the embedded one.
 
+mod admin;
+mod layout;
+mod memory;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod window;
+
 use std::{error::Error as StdError, fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+pub use self::{
+    admin::StoreAdmin,
+    layout::{ApiKeys, InvalidPrefix, KeyLayout},
+    memory::{MemoryStore, MemoryStoreBuilder},
+};
 use crate::policy::Algorithm;
 
 /// The future that a store's operation returns.
@@ -138,5 +150,20 @@ impl fmt::Display for StoreError {
 impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// The longest API key that a guard looks up, in bytes.
+pub(crate) const MAX_API_KEY: usize = 512;
+
+/// Refuses what no request could present, or no guard accept.
+fn check_api_key(api_key: &str, user: &str) -> Result<(), StoreError> {
+    let refused = |why: &str| Err(StoreError::new(StoreErrorKind::Answered, why));
+    if api_key.is_empty() || api_key.len() > MAX_API_KEY {
+        refused("an API key has 1 to 512 bytes")
+    } else if user.is_empty() {
+        refused("a user's id is not empty")
+    } else {
+        Ok(())
     }
 }

@@ -1,0 +1,217 @@
+//! The names of keys.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// How API keys are kept in the store.
+///
+/// Use one form per namespace: where both are read, whoever has seen a stored hash can present it as a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApiKeys(Form);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    Sha256,
+    Plain,
+}
+
+impl ApiKeys {
+    /// `apikey-sha256:<hex>`: who can read the store cannot read the keys. The default.
+    ///
+    /// A plain SHA-256 protects keys that cannot be guessed, which random ones of 128 bits or more cannot.
+    #[must_use]
+    pub const fn sha256() -> Self {
+        Self(Form::Sha256)
+    }
+
+    /// `apikey:<key>`: for stores that other programs fill in this way.
+    #[must_use]
+    pub const fn plain() -> Self {
+        Self(Form::Plain)
+    }
+}
+
+/// The names under which [`RedisStore`](super::RedisStore) keeps things.
+///
+/// | what | key | value |
+/// |---|---|---|
+/// | an API key | `apikey-sha256:<hex>` or `apikey:<key>` | the user's id |
+/// | a flag | `flag:<name>` | `1`, `true`, `on` or `0`, `false`, `off` |
+/// | a client's count | `rl:{<client>}:<quota>` | counters, with an expiry |
+///
+/// Each comes after the prefix. The counts of one client share a hash tag, hence a slot of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyLayout {
+    prefix: String,
+    api_keys: ApiKeys,
+}
+
+/// A prefix that cannot stand before keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidPrefix(&'static str);
+
+impl KeyLayout {
+    /// No prefix, API keys as SHA-256.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How API keys are kept.
+    #[must_use]
+    pub fn with_api_keys(mut self, api_keys: ApiKeys) -> Self {
+        self.api_keys = api_keys;
+        self
+    }
+
+    /// Puts `prefix` before every key, as it is: write its separator too (`"shop:"`).
+    ///
+    /// # Errors
+    ///
+    /// For a prefix longer than 128 bytes, or with anything but visible ASCII, or with a brace (which would take the
+    /// place of the hash tag).
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Result<Self, InvalidPrefix> {
+        let prefix = prefix.into();
+        if prefix.len() > 128 {
+            return Err(InvalidPrefix("is longer than 128 bytes"));
+        }
+        if !prefix.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidPrefix("has characters other than visible ASCII"));
+        }
+        if prefix.contains(['{', '}']) {
+            return Err(InvalidPrefix(
+                "has a brace, which would become the hash tag of a cluster",
+            ));
+        }
+        self.prefix = prefix;
+        Ok(self)
+    }
+
+    /// The key of an API key.
+    #[must_use]
+    pub fn api_key(&self, api_key: &str) -> String {
+        match self.api_keys.0 {
+            Form::Sha256 => {
+                let mut key = self.named("apikey-sha256:", 64);
+                push_hex(&mut key, &sha256(api_key));
+                key
+            }
+            Form::Plain => self.named("apikey:", api_key.len()) + api_key,
+        }
+    }
+
+    /// The key of a flag.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> String {
+        self.named("flag:", name.len()) + name
+    }
+
+    /// The key of a client's count against a quota.
+    ///
+    /// No two pairs share a key: a quota's id is escaped so that it has no brace, hence the last `}:` ends the client.
+    #[must_use]
+    pub fn count(&self, client: &str, quota: &str) -> String {
+        let mut key = self.named("rl:{", client.len() + 2 + quota.len());
+        key.push_str(client);
+        key.push_str("}:");
+        for part in quota.split_inclusive(['%', '}']) {
+            match part.as_bytes().last() {
+                Some(b'%') => key.extend([&part[..part.len() - 1], "%25"]),
+                Some(b'}') => key.extend([&part[..part.len() - 1], "%7D"]),
+                _ => key.push_str(part),
+            }
+        }
+        key
+    }
+
+    /// The key that is written and read to see whether the store serves.
+    pub(crate) fn probe(&self) -> String {
+        self.named("probe", 0)
+    }
+
+    fn named(&self, kind: &str, rest: usize) -> String {
+        let mut key = String::with_capacity(self.prefix.len() + kind.len() + rest);
+        key.push_str(&self.prefix);
+        key.push_str(kind);
+        key
+    }
+}
+
+impl fmt::Display for InvalidPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the key prefix {}", self.0)
+    }
+}
+
+impl std::error::Error for InvalidPrefix {}
+
+/// The form in which both stores keep an API key unless told otherwise.
+pub(crate) fn sha256(api_key: &str) -> [u8; 32] {
+    Sha256::digest(api_key.as_bytes()).into()
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn api_keys_are_hashed_unless_asked_for_in_clear() {
+        let layout = KeyLayout::new();
+        assert_eq!(
+            layout.api_key("letmein"),
+            "apikey-sha256:1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032"
+        );
+        let plain = layout.with_api_keys(ApiKeys::plain());
+        assert_eq!(plain.api_key("letmein"), "apikey:letmein");
+    }
+
+    #[test]
+    fn the_prefix_stands_before_everything() {
+        let layout = KeyLayout::new().with_prefix("shop:").unwrap();
+        assert!(layout.api_key("k").starts_with("shop:apikey-sha256:"));
+        assert_eq!(layout.flag("checkout"), "shop:flag:checkout");
+        assert_eq!(
+            layout.count("ip:10.0.0.1", "checkout"),
+            "shop:rl:{ip:10.0.0.1}:checkout"
+        );
+        assert_eq!(layout.probe(), "shop:probe");
+    }
+
+    #[test]
+    fn prefixes_that_would_break_keys_are_refused() {
+        for prefix in ["a b", "tab\t", "ü:", "{shop}:", "}", &"x".repeat(129)] {
+            assert!(KeyLayout::new().with_prefix(prefix).is_err(), "{prefix}");
+        }
+        assert!(KeyLayout::new().with_prefix("x".repeat(128)).is_ok());
+    }
+
+    #[test]
+    fn a_client_cannot_name_another_quota() {
+        let layout = KeyLayout::new();
+        assert_ne!(layout.count("a}:b", "c"), layout.count("a", "b}:c"));
+        assert_ne!(layout.count("a", "b}"), layout.count("a", "b%7D"));
+    }
+
+    proptest! {
+        #[test]
+        fn different_pairs_have_different_keys(
+            one in ("[a:}%{7D]{0,6}", "[a:}%{7D]{0,6}"),
+            two in ("[a:}%{7D]{0,6}", "[a:}%{7D]{0,6}"),
+        ) {
+            let layout = KeyLayout::new();
+            prop_assert_eq!(one == two, layout.count(&one.0, &one.1) == layout.count(&two.0, &two.1));
+        }
+    }
+}

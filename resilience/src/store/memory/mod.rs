@@ -1,0 +1,192 @@
+//! A store inside the process.
+
+mod limiter;
+mod shard;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use futures_util::{FutureExt, future};
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+
+use self::limiter::Limiter;
+use super::{Probe, Store, StoreAdmin, StoreFuture, Take, Taken, check_api_key, layout::sha256};
+
+/// A store that is embedded in the process: nothing to run, nothing shared, nothing kept.
+///
+/// It counts for one process only: three instances of a service let three times the limit pass. A clone is another
+/// handle to the same store. Every operation is ready at its first poll.
+///
+/// Its memory is bounded: at most `capacity` clients' counts are kept (about 250 bytes each), and none that still
+/// matters is ever dropped to make room. While it is full, the clients that come on top share one count per quota.
+///
+/// ```
+/// use resilience::store::MemoryStore;
+///
+/// let store = MemoryStore::new()
+///     .with_api_key("letmein", "user-42")
+///     .with_flag("checkout", false);
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    clock: Clock,
+    limiter: Limiter,
+    users: RwLock<HashMap<[u8; 32], String>>,
+    flags: RwLock<HashMap<String, bool>>,
+}
+
+/// Settings of a [`MemoryStore`].
+#[derive(Clone, Debug)]
+pub struct MemoryStoreBuilder {
+    capacity: usize,
+    clock: Clock,
+}
+
+impl MemoryStore {
+    /// An empty store for 100,000 clients' counts.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Settings to begin with.
+    #[must_use]
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder {
+            capacity: 100_000,
+            clock: Clock::system(),
+        }
+    }
+
+    /// Lets `api_key` in as `user`. Only its SHA-256 is kept.
+    #[must_use]
+    pub fn with_api_key(self, api_key: &str, user: impl Into<String>) -> Self {
+        write(&self.inner.users).insert(sha256(api_key), user.into());
+        self
+    }
+
+    /// Turns a flag on or off.
+    #[must_use]
+    pub fn with_flag(self, name: impl Into<String>, on: bool) -> Self {
+        write(&self.inner.flags).insert(name.into(), on);
+        self
+    }
+
+    /// How many clients' counts are held at present, expired ones that were not met again included.
+    #[must_use]
+    pub fn counts(&self) -> usize {
+        self.inner.limiter.len()
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStoreBuilder {
+    /// How many clients' counts are kept per process, over all quotas. At 0 all clients share one count per quota.
+    #[must_use]
+    pub fn capacity(mut self, counts: usize) -> Self {
+        self.capacity = counts;
+        self
+    }
+
+    /// The clock by which windows pass; the system's by default.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        MemoryStore {
+            inner: Arc::new(Inner {
+                clock: self.clock,
+                limiter: Limiter::new(self.capacity),
+                users: RwLock::default(),
+                flags: RwLock::default(),
+            }),
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn identity<'a>(&'a self, api_key: &'a str, _: Instant) -> StoreFuture<'a, Option<String>> {
+        let user = read(&self.inner.users).get(&sha256(api_key)).cloned();
+        future::ok(user).boxed()
+    }
+
+    fn flag<'a>(&'a self, name: &'a str, _: Instant) -> StoreFuture<'a, Option<bool>> {
+        let on = read(&self.inner.flags).get(name).copied();
+        future::ok(on).boxed()
+    }
+
+    // The decision is taken when the future is polled, as it is by the other stores: not when it is made.
+    fn take<'a>(&'a self, takes: &'a [Take<'a>], _: Instant) -> StoreFuture<'a, Vec<Taken>> {
+        async move {
+            let now = self.inner.clock.nanos() / 1_000_000;
+            Ok(self.inner.limiter.take(takes, now))
+        }
+        .boxed()
+    }
+
+    fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {
+        future::ok(()).boxed()
+    }
+}
+
+impl StoreAdmin for MemoryStore {
+    fn add_api_key<'a>(&'a self, api_key: &'a str, user: &'a str) -> StoreFuture<'a, ()> {
+        let added = check_api_key(api_key, user).map(|()| {
+            write(&self.inner.users).insert(sha256(api_key), user.to_owned());
+        });
+        future::ready(added).boxed()
+    }
+
+    fn remove_api_key<'a>(&'a self, api_key: &'a str) -> StoreFuture<'a, bool> {
+        let known = write(&self.inner.users).remove(&sha256(api_key)).is_some();
+        future::ok(known).boxed()
+    }
+
+    fn set_flag<'a>(&'a self, name: &'a str, on: bool) -> StoreFuture<'a, ()> {
+        write(&self.inner.flags).insert(name.to_owned(), on);
+        future::ok(()).boxed()
+    }
+
+    fn clear_flag<'a>(&'a self, name: &'a str) -> StoreFuture<'a, bool> {
+        let known = write(&self.inner.flags).remove(name).is_some();
+        future::ok(known).boxed()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("api_keys", &read(&self.inner.users).len())
+            .field("flags", &*read(&self.inner.flags))
+            .field("counts", &self.counts())
+            .finish()
+    }
+}
+
+// No code panics while it holds one of these locks, so that a poisoned one is still whole.
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

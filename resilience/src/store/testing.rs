@@ -1,0 +1,348 @@
+//! A store that a test drives.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{FutureExt, future};
+use tokio::time::Instant;
+
+use super::{Probe, Quota, Store, StoreError, StoreErrorKind, StoreFuture, Take, Taken};
+
+/// A store whose answers, errors and delays a test sets, also while it runs.
+///
+/// Unless told otherwise it knows no API key and no flag, every quota has room, and probes succeed. Delays pass on
+/// tokio's clock, so that `tokio::time::pause` drives them. A clone is another handle to the same store.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use resilience::store::testing::{Answer, ScriptedStore};
+///
+/// let store = ScriptedStore::new()
+///     .on_identity(Answer::ok(Some("user-42")).after(Duration::from_millis(20)))
+///     .on_flag(Answer::unavailable());
+/// // … and, in mid-test:
+/// store.on_identity(Answer::never());
+/// assert_eq!(store.calls().identity, 0);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ScriptedStore {
+    script: Arc<Mutex<Script>>,
+}
+
+/// What one operation answers, and when.
+#[derive(Clone, Debug)]
+pub struct Answer<T> {
+    outcome: Outcome<T>,
+    delay: Duration,
+}
+
+/// How often each operation was called, answered or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Calls {
+    /// Calls of [`Store::identity`].
+    pub identity: usize,
+    /// Calls of [`Store::flag`].
+    pub flag: usize,
+    /// Calls of [`Store::take`].
+    pub take: usize,
+    /// Calls of [`Store::probe`].
+    pub probe: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Outcome<T> {
+    Ok(T),
+    Err(StoreErrorKind),
+    Never,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    identity: Answer<Option<String>>,
+    flag: Answer<Option<bool>>,
+    flags: HashMap<String, Answer<Option<bool>>>,
+    take: Answer<TakeScript>,
+    probe: Answer<()>,
+    calls: Calls,
+}
+
+/// What the quotas of one call say.
+#[derive(Clone, Debug, Default)]
+enum TakeScript {
+    /// All have room.
+    #[default]
+    Room,
+    /// All say the same.
+    Same(Taken),
+    /// Each says its own.
+    Each(Vec<Taken>),
+}
+
+impl<T> Answer<T> {
+    /// This value, at once.
+    #[must_use]
+    pub const fn ok(value: T) -> Self {
+        Self {
+            outcome: Outcome::Ok(value),
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// An error of this kind, at once.
+    #[must_use]
+    pub const fn error(kind: StoreErrorKind) -> Self {
+        Self {
+            outcome: Outcome::Err(kind),
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// An outage, at once.
+    #[must_use]
+    pub const fn unavailable() -> Self {
+        Self::error(StoreErrorKind::Unavailable)
+    }
+
+    /// No answer: the caller's deadline decides.
+    #[must_use]
+    pub const fn never() -> Self {
+        Self {
+            outcome: Outcome::Never,
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// The same, but this long after the call.
+    #[must_use]
+    pub const fn after(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    fn map<U>(self, convert: impl FnOnce(T) -> U) -> Answer<U> {
+        let outcome = match self.outcome {
+            Outcome::Ok(value) => Outcome::Ok(convert(value)),
+            Outcome::Err(kind) => Outcome::Err(kind),
+            Outcome::Never => Outcome::Never,
+        };
+        Answer {
+            outcome,
+            delay: self.delay,
+        }
+    }
+
+    async fn give(self) -> Result<T, StoreError> {
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
+        match self.outcome {
+            Outcome::Ok(value) => Ok(value),
+            Outcome::Err(kind) => Err(StoreError::new(kind, "the test's script says so")),
+            Outcome::Never => future::pending().await,
+        }
+    }
+}
+
+impl<T: Default> Default for Answer<T> {
+    fn default() -> Self {
+        Self::ok(T::default())
+    }
+}
+
+/// Every setter counts from the next call on, and hands the store back so that settings can be chained.
+impl ScriptedStore {
+    /// The defaults above.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Who every API key belongs to.
+    pub fn on_identity(&self, answer: Answer<Option<&str>>) -> Self {
+        self.set(|script| script.identity = answer.map(|user| user.map(str::to_owned)))
+    }
+
+    /// The value of every flag that has none of its own.
+    pub fn on_flag(&self, answer: Answer<Option<bool>>) -> Self {
+        self.set(|script| script.flag = answer)
+    }
+
+    /// The value of one flag.
+    pub fn on_flag_named(&self, name: &str, answer: Answer<Option<bool>>) -> Self {
+        self.set(|script| _ = script.flags.insert(name.to_owned(), answer))
+    }
+
+    /// What every quota says.
+    pub fn on_take(&self, answer: Answer<Taken>) -> Self {
+        self.set(|script| script.take = answer.map(TakeScript::Same))
+    }
+
+    /// What the quotas of one call say, in their order; those past the end have room.
+    pub fn on_take_each(&self, answer: Answer<Vec<Taken>>) -> Self {
+        self.set(|script| script.take = answer.map(TakeScript::Each))
+    }
+
+    /// Whether the store would serve again.
+    pub fn on_probe(&self, answer: Answer<()>) -> Self {
+        self.set(|script| script.probe = answer)
+    }
+
+    /// Gives every operation's next calls an outage for an answer, at once.
+    pub fn down(&self) -> Self {
+        self.set(|script| {
+            script.identity = Answer::unavailable();
+            script.flag = Answer::unavailable();
+            script.flags.clear();
+            script.take = Answer::unavailable();
+            script.probe = Answer::unavailable();
+        })
+    }
+
+    /// How often each operation was called so far.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        self.script().calls
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Script)) -> Self {
+        change(&mut self.script());
+        self.clone()
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call when it is first polled, and gives the answer that is set by then.
+    fn answer<'a, T: Send + 'a>(
+        &'a self,
+        called: impl FnOnce(&mut Script) -> Answer<T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        async move {
+            let answer = called(&mut self.script());
+            answer.give().await
+        }
+        .boxed()
+    }
+}
+
+impl Store for ScriptedStore {
+    fn identity<'a>(&'a self, _: &'a str, _: Instant) -> StoreFuture<'a, Option<String>> {
+        self.answer(|script| {
+            script.calls.identity += 1;
+            script.identity.clone()
+        })
+    }
+
+    fn flag<'a>(&'a self, name: &'a str, _: Instant) -> StoreFuture<'a, Option<bool>> {
+        self.answer(move |script| {
+            script.calls.flag += 1;
+            script.flags.get(name).unwrap_or(&script.flag).clone()
+        })
+    }
+
+    fn take<'a>(&'a self, takes: &'a [Take<'a>], _: Instant) -> StoreFuture<'a, Vec<Taken>> {
+        self.answer(move |script| {
+            script.calls.take += 1;
+            script.take.clone().map(|taken| taken.of(takes))
+        })
+    }
+
+    fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {
+        self.answer(|script| {
+            script.calls.probe += 1;
+            script.probe.clone()
+        })
+    }
+}
+
+impl TakeScript {
+    fn of(self, takes: &[Take<'_>]) -> Vec<Taken> {
+        let room = takes.iter().map(|take| first_of(take.quota));
+        match self {
+            Self::Room => room.collect(),
+            Self::Same(taken) => room.map(|_| taken).collect(),
+            Self::Each(each) => {
+                let past_the_end = room.skip(each.len());
+                each.iter().copied().take(takes.len()).chain(past_the_end).collect()
+            }
+        }
+    }
+}
+
+/// What a quota says to the first request of a window.
+fn first_of(quota: &Quota) -> Taken {
+    Taken {
+        allowed: true,
+        remaining: quota.limit - 1,
+        retry_after: if quota.limit == 1 { quota.window } else { Duration::ZERO },
+        reset: quota.window,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Algorithm;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(1)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_come_when_they_are_due() {
+        let store = ScriptedStore::new().on_identity(Answer::ok(Some("user-42")).after(Duration::from_millis(20)));
+        let asked = Instant::now();
+        assert_eq!(store.identity("key", soon()).await.unwrap().as_deref(), Some("user-42"));
+        assert_eq!(asked.elapsed(), Duration::from_millis(20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_script_changes_while_it_runs_and_calls_are_counted() {
+        let store = ScriptedStore::new().on_flag_named("checkout", Answer::ok(Some(true)));
+        assert_eq!(store.flag("checkout", soon()).await.unwrap(), Some(true));
+        assert_eq!(store.flag("other", soon()).await.unwrap(), None);
+        store.down();
+        let error = store.flag("checkout", soon()).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        store.on_probe(Answer::never());
+        let probe = store.probe(Probe::Write, soon());
+        assert!(tokio::time::timeout_at(soon(), probe).await.is_err());
+        assert_eq!(
+            store.calls(),
+            Calls {
+                flag: 3,
+                probe: 1,
+                ..Calls::default()
+            }
+        );
+    }
+
+    #[tokio::test]
+    async fn quotas_beyond_the_script_have_room() {
+        let quota = Quota {
+            id: "q".to_owned(),
+            limit: 5,
+            window: Duration::from_secs(60),
+            algorithm: Algorithm::SlidingWindow,
+        };
+        let refused = Taken {
+            allowed: false,
+            remaining: 0,
+            retry_after: Duration::from_secs(1),
+            reset: Duration::from_secs(1),
+        };
+        let store = ScriptedStore::new().on_take_each(Answer::ok(vec![refused]));
+        let takes = [Take {
+            quota: &quota,
+            client: "a",
+        }; 2];
+        let taken = store.take(&takes, soon()).await.unwrap();
+        assert_eq!(taken, [refused, first_of(&quota)]);
+    }
+}

@@ -1,0 +1,351 @@
+//! The arithmetic of counting windows, in whole milliseconds and without rounding.
+//!
+//! `scripts/take.lua` mirrors [`Rule::count`] and [`Rule::room`]; all other answers are computed here for both stores.
+//!
+//! A sliding window is approximated by two counters, as Cloudflare describes in "How we built rate limiting capable of
+//! scaling to millions of domains": windows are aligned to the clock, and the previous one's count is weighted by the
+//! share of it that still overlaps the last `window` milliseconds. It admits at most `limit` in any aligned window, and
+//! at most `limit * (1 + d / window)` in any span of `d <= window` milliseconds.
+
+use std::time::Duration;
+
+use crate::policy::Algorithm;
+
+use super::{Quota, Taken};
+
+/// What is stored per client and quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// The aligned window that `current` counts: milliseconds of the clock divided by the window's length.
+    pub(crate) index: u64,
+    pub(crate) previous: u32,
+    pub(crate) current: u32,
+}
+
+/// The counts as they are at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) previous: u32,
+    pub(crate) current: u32,
+    /// Milliseconds since the current window began; less than its length.
+    pub(crate) elapsed: u64,
+}
+
+/// A quota's limit in the units of the arithmetic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    limit: u64,
+    window: u64,
+    sliding: bool,
+}
+
+impl Rule {
+    /// The rule of `quota`, whose limit and window count as at least 1 and 1 ms.
+    pub(crate) fn of(quota: &Quota) -> Self {
+        Self {
+            limit: u64::from(quota.limit).max(1),
+            window: u64::try_from(quota.window.as_millis())
+                .unwrap_or(u64::MAX)
+                .clamp(1, LONGEST_WINDOW),
+            sliding: matches!(quota.algorithm, Algorithm::SlidingWindow),
+        }
+    }
+
+    pub(crate) const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub(crate) const fn window(&self) -> u64 {
+        self.window
+    }
+
+    pub(crate) const fn sliding(&self) -> bool {
+        self.sliding
+    }
+
+    /// What `stored` amounts to at `now`, and the index of the window that is then current.
+    pub(crate) fn count(&self, stored: Stored, now: u64) -> (u64, Count) {
+        let mut index = now / self.window;
+        let mut elapsed = now % self.window;
+        if stored.index == index + 1 {
+            // The clock has stepped back over a boundary: stay in the window that has begun already.
+            index = stored.index;
+            elapsed = 0;
+        }
+        let (previous, current) = if stored.index == index {
+            (stored.previous, stored.current)
+        } else if stored.index + 1 == index {
+            (stored.current, 0)
+        } else {
+            (0, 0)
+        };
+        let previous = if self.sliding { previous } else { 0 };
+        let count = Count {
+            previous,
+            current,
+            elapsed,
+        };
+        (index, count)
+    }
+
+    /// How many requests would still pass: the largest `n` with `current + n + previous * overlap <= limit`.
+    pub(crate) fn room(&self, count: &Count) -> u32 {
+        let overlapping = product(u64::from(count.previous), self.window - count.elapsed).div_ceil(self.window.into());
+        let room = u128::from(self.limit).saturating_sub(u128::from(count.current) + overlapping);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// Milliseconds for which the counts are of use: when they run out, an empty entry says the same.
+    pub(crate) const fn lifetime(&self, elapsed: u64) -> u64 {
+        let rest = self.window - elapsed;
+        if self.sliding { rest + self.window } else { rest }
+    }
+
+    /// The answer for a quota that had room (`allowed`) or had none, with the counts after the decision.
+    pub(crate) fn taken(&self, allowed: bool, after: &Count) -> Taken {
+        let room = self.room(after);
+        let remaining = if allowed { room } else { 0 };
+        let wait = match (allowed, room) {
+            (_, 0) => self.wait(after),
+            (true, _) => 0,
+            // Only a script whose arithmetic has lost a bit says so: see `take.lua`.
+            (false, _) => 1,
+        };
+        Taken {
+            allowed,
+            remaining,
+            retry_after: Duration::from_millis(wait),
+            reset: Duration::from_millis(wait.max(self.window - after.elapsed)),
+        }
+    }
+
+    /// Milliseconds until there is room again, if nothing else is admitted meanwhile. Asked only when there is none.
+    fn wait(&self, count: &Count) -> u64 {
+        let rest = self.window - count.elapsed;
+        if !self.sliding {
+            return rest;
+        }
+        // Still in this window: the previous one's weight falls until one more fits beside the current count.
+        if let Some(room) = self.limit.checked_sub(u64::from(count.current) + 1) {
+            return rest.saturating_sub(self.overlap_at_most(room, count.previous)).max(1);
+        }
+        // In the next one: this window's count becomes the previous one, and its weight falls.
+        rest + self.window - self.overlap_at_most(self.limit - 1, count.current)
+    }
+
+    /// The longest overlap, in milliseconds, at which `previous` requests weigh at most `room`.
+    fn overlap_at_most(&self, room: u64, previous: u32) -> u64 {
+        let longest = product(room, self.window) / u128::from(previous.max(1));
+        u64::try_from(longest).unwrap_or(u64::MAX).min(self.window)
+    }
+}
+
+/// 366 days in milliseconds.
+const LONGEST_WINDOW: u64 = 366 * 24 * 60 * 60 * 1000;
+
+fn product(a: u64, b: u64) -> u128 {
+    u128::from(a) * u128::from(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Counts by looking at every request that was ever admitted.
+    struct Model {
+        rule: Rule,
+        admitted: Vec<u64>,
+    }
+
+    impl Model {
+        fn in_window(&self, index: u64) -> u128 {
+            let window = self.rule.window;
+            self.admitted.iter().filter(|at| **at / window == index).count() as u128
+        }
+
+        fn take(&mut self, now: u64) -> bool {
+            let window = u128::from(self.rule.window);
+            let index = now / self.rule.window;
+            let overlap = window - u128::from(now % self.rule.window);
+            let previous = match index.checked_sub(1) {
+                Some(index) if self.rule.sliding => self.in_window(index),
+                _ => 0,
+            };
+            let passes =
+                (self.in_window(index) + 1) * window + previous * overlap <= u128::from(self.rule.limit) * window;
+            if passes {
+                self.admitted.push(now);
+            }
+            passes
+        }
+    }
+
+    /// One quota in one bucket; a copy shows what would happen.
+    #[derive(Clone, Copy)]
+    struct Bucket {
+        rule: Rule,
+        stored: Stored,
+    }
+
+    impl Bucket {
+        fn new(rule: Rule) -> Self {
+            let stored = Stored::default();
+            Self { rule, stored }
+        }
+
+        fn take(&mut self, now: u64) -> Taken {
+            let (index, mut count) = self.rule.count(self.stored, now);
+            let allowed = self.rule.room(&count) > 0;
+            if allowed {
+                count.current += 1;
+                self.stored = Stored {
+                    index,
+                    previous: count.previous,
+                    current: count.current,
+                };
+            }
+            self.rule.taken(allowed, &count)
+        }
+    }
+
+    fn rule(limit: u64, window: u64, sliding: bool) -> Rule {
+        Rule { limit, window, sliding }
+    }
+
+    fn rules() -> impl Strategy<Value = Rule> {
+        (1..20_u64, 1..500_u64, any::<bool>()).prop_map(|(limit, window, sliding)| rule(limit, window, sliding))
+    }
+
+    fn gaps() -> impl Strategy<Value = Vec<u64>> {
+        prop::collection::vec(prop_oneof![4 => 0..3_u64, 3 => 0..40_u64, 1 => 0..900_u64], 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn decides_as_the_model_does(rule in rules(), gaps in gaps()) {
+            let mut bucket = Bucket::new(rule);
+            let mut model = Model { rule, admitted: Vec::new() };
+            let mut now = 10_000;
+            for gap in gaps {
+                now += gap;
+                prop_assert_eq!(bucket.take(now).allowed, model.take(now));
+            }
+        }
+
+        #[test]
+        fn keeps_its_bounds(rule in rules(), gaps in gaps()) {
+            let mut bucket = Bucket::new(rule);
+            let mut now = 10_000;
+            let mut admitted = Vec::new();
+            for gap in gaps {
+                now += gap;
+                if bucket.take(now).allowed {
+                    admitted.push(now);
+                }
+            }
+            for (nth, first) in admitted.iter().enumerate() {
+                let aligned = admitted.iter().filter(|at| **at / rule.window == first / rule.window).count() as u64;
+                prop_assert!(aligned <= rule.limit);
+                if !rule.sliding {
+                    continue;
+                }
+                for (more, last) in admitted[nth..].iter().enumerate() {
+                    let span = last - first;
+                    if span <= rule.window {
+                        let count = more as u64 + 1;
+                        prop_assert!(count * rule.window <= rule.limit * (rule.window + span));
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn a_retry_passes_after_its_wait_and_no_sooner(rule in rules(), gaps in gaps()) {
+            let mut bucket = Bucket::new(rule);
+            let mut now = 10_000;
+            for gap in gaps {
+                now += gap;
+                let taken = bucket.take(now);
+                let wait = u64::try_from(taken.retry_after.as_millis()).unwrap();
+                prop_assert_eq!(wait > 0, !taken.allowed || taken.remaining == 0);
+                prop_assert!(taken.reset >= taken.retry_after && taken.reset > Duration::ZERO);
+                if wait > 0 {
+                    let (mut early, mut due) = (bucket, bucket);
+                    prop_assert!(!early.take(now + wait - 1).allowed);
+                    prop_assert!(due.take(now + wait).allowed);
+                }
+            }
+        }
+
+        #[test]
+        fn remaining_is_how_many_more_pass_at_once(rule in rules(), gaps in gaps()) {
+            let mut bucket = Bucket::new(rule);
+            let mut now = 10_000;
+            for gap in gaps {
+                now += gap;
+                let remaining = bucket.take(now).remaining;
+                let mut burst = bucket;
+                let passed = (0..=rule.limit).take_while(|_| burst.take(now).allowed).count();
+                prop_assert_eq!(remaining as usize, passed);
+            }
+        }
+
+        #[test]
+        fn counts_are_empty_once_their_lifetime_is_over(rule in rules(), gaps in gaps()) {
+            let mut bucket = Bucket::new(rule);
+            let mut now = 10_000;
+            for gap in gaps {
+                now += gap;
+                bucket.take(now);
+            }
+            let (_, count) = rule.count(bucket.stored, now);
+            let (_, later) = rule.count(bucket.stored, now + rule.lifetime(count.elapsed));
+            prop_assert_eq!((later.previous, later.current), (0, 0));
+        }
+    }
+
+    #[test]
+    fn the_largest_quota_overflows_nothing() {
+        let rule = rule(u32::MAX.into(), LONGEST_WINDOW, true);
+        let full = Count {
+            previous: u32::MAX,
+            current: u32::MAX,
+            elapsed: 0,
+        };
+        assert_eq!(rule.room(&full), 0);
+        let wait = rule.taken(false, &full).retry_after;
+        assert!(wait > Duration::from_millis(LONGEST_WINDOW) && wait <= Duration::from_millis(2 * LONGEST_WINDOW));
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_over_a_boundary_stays_in_the_window() {
+        let rule = rule(2, 100, false);
+        let mut bucket = Bucket::new(rule);
+        assert!(bucket.take(1_000).allowed);
+        assert!(bucket.take(999).allowed);
+        assert!(!bucket.take(998).allowed);
+        assert!(!bucket.take(1_001).allowed);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_further_starts_afresh() {
+        let rule = rule(1, 100, true);
+        let mut bucket = Bucket::new(rule);
+        assert!(bucket.take(5_000).allowed);
+        assert!(bucket.take(1_000).allowed);
+    }
+
+    #[test]
+    fn counts_above_a_limit_that_was_lowered_wait_for_their_weight() {
+        let rule = rule(2, 100, true);
+        let count = Count {
+            previous: 0,
+            current: 10,
+            elapsed: 40,
+        };
+        // 60 ms to the boundary, then until 10 requests weigh 1: 90 ms more.
+        assert_eq!(rule.taken(false, &count).retry_after, Duration::from_millis(150));
+    }
+}
