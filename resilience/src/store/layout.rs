@@ -50,7 +50,7 @@ pub struct KeyLayout {
 
 /// A prefix that cannot stand before keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidPrefix(&'static str);
+pub struct InvalidPrefix(pub(crate) &'static str);
 
 impl KeyLayout {
     /// No prefix, API keys as SHA-256.

@@ -6,6 +6,7 @@
 mod admin;
 mod layout;
 mod memory;
+mod redis;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod window;
@@ -19,6 +20,7 @@ pub use self::{
     admin::StoreAdmin,
     layout::{ApiKeys, InvalidPrefix, KeyLayout},
     memory::{MemoryStore, MemoryStoreBuilder},
+    redis::{RedisStore, RedisStoreBuilder, RedisStoreError},
 };
 use crate::policy::Algorithm;
 

@@ -1,0 +1,260 @@
+//! A store that all instances of a service share.
+
+mod backoff;
+mod builder;
+mod classify;
+mod connection;
+mod connector;
+mod link;
+mod pool;
+mod take;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bb8_redis::RedisConnectionManager;
+use futures_util::FutureExt;
+use redis::{Cmd, Value, cmd};
+use tokio::time::{Instant, timeout_at};
+
+pub use self::builder::{RedisStoreBuilder, RedisStoreError};
+use self::{classify::store_error, connection::Connection, pool::Pool};
+use super::{KeyLayout, Probe, Store, StoreAdmin, StoreError, StoreErrorKind, StoreFuture, Take, Taken, check_api_key};
+
+/// How long a change by an operator may take, connecting included.
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A store in Redis (5 or later), shared by all instances of a service.
+///
+/// Every operation is one round trip on a connection that it shares with the others, and [`KeyLayout`] says where it
+/// looks. A clone is another handle to the same store.
+///
+/// It never waits for Redis to come up, neither at the start nor later: while no connection serves, operations fail at
+/// once, and connections come back in the background, without a restart and without traffic. Before Redis 6, a
+/// connection that has died is noticed by the next operation only.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), resilience::store::RedisStoreError> {
+/// use resilience::store::RedisStore;
+///
+/// let store = RedisStore::new("redis://127.0.0.1:6379")?;
+/// let prefixed = RedisStore::builder("redis://127.0.0.1:6379").key_prefix("shop:").build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore {
+    pool: Arc<Pool>,
+    layout: KeyLayout,
+}
+
+impl RedisStore {
+    /// The Redis at `url`, with default settings. See [`RedisStoreBuilder::build`].
+    ///
+    /// # Errors
+    ///
+    /// For a URL that cannot be used, and outside of a tokio runtime. Never because Redis is unreachable.
+    pub fn new(url: impl Into<String>) -> Result<Self, RedisStoreError> {
+        Self::builder(url).build()
+    }
+
+    /// Settings to begin with: `redis://[user:password@]host[:port][/db]`, `rediss://…` or `unix:///path`.
+    #[must_use]
+    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url.into())
+    }
+
+    /// A store on a pool of the caller's own, which other code may use beside it.
+    ///
+    /// The same operations, within the limits of such a pool: connections that have died are noticed by its own check at
+    /// checkout (leave `test_on_check_out` on, at the price of a round trip), attempts to connect do not back off, and an
+    /// operation waits for a connection until the pool's `connection_timeout` or its own deadline.
+    #[must_use]
+    pub fn from_pool(pool: bb8::Pool<RedisConnectionManager>) -> Self {
+        Self::on(Pool::Lent(pool), KeyLayout::new())
+    }
+
+    /// Looks under these names from now on.
+    #[must_use]
+    pub fn with_layout(mut self, layout: KeyLayout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Connections that serve at present, as far as is known without asking.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.pool.connections()
+    }
+
+    /// Whether any connection serves at present, as far as is known without asking.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.connections() > 0
+    }
+
+    fn on(pool: Pool, layout: KeyLayout) -> Self {
+        Self {
+            pool: Arc::new(pool),
+            layout,
+        }
+    }
+
+    async fn ask(&self, command: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
+        let mut connection = self.pool.checkout(deadline).await?;
+        connection.send(command, deadline).await.map_err(store_error)
+    }
+
+    /// A command of an operator, who has no chain to keep the time and may come before the first connection does.
+    async fn change(&self, command: &Cmd) -> Result<Value, StoreError> {
+        let deadline = Instant::now() + ADMIN_TIMEOUT;
+        let answer = timeout_at(deadline, async {
+            let mut connection = self.pool.checkout_by(deadline).await?;
+            connection.send(command, deadline).await.map_err(store_error)
+        });
+        answer.await.unwrap_or_else(|_| {
+            let message = format!("Redis has not answered within {ADMIN_TIMEOUT:?}");
+            Err(StoreError::new(StoreErrorKind::Unavailable, message))
+        })
+    }
+}
+
+impl Store for RedisStore {
+    fn identity<'a>(&'a self, api_key: &'a str, deadline: Instant) -> StoreFuture<'a, Option<String>> {
+        async move {
+            let key = self.layout.api_key(api_key);
+            match self.ask(cmd("GET").arg(key), deadline).await.and_then(text)? {
+                Some(user) if user.is_empty() => Err(odd("an API key's user is empty")),
+                user => Ok(user),
+            }
+        }
+        .boxed()
+    }
+
+    fn flag<'a>(&'a self, name: &'a str, deadline: Instant) -> StoreFuture<'a, Option<bool>> {
+        async move {
+            let key = self.layout.flag(name);
+            let value = self.ask(cmd("GET").arg(key), deadline).await.and_then(text)?;
+            value.as_deref().map(flag_value).transpose()
+        }
+        .boxed()
+    }
+
+    fn take<'a>(&'a self, takes: &'a [Take<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Taken>> {
+        async move {
+            let mut connection = self.pool.checkout(deadline).await?;
+            take::take(&mut connection, &self.layout, takes, deadline).await
+        }
+        .boxed()
+    }
+
+    fn probe(&self, kind: Probe, deadline: Instant) -> StoreFuture<'_, ()> {
+        async move {
+            let mut connection = self.pool.checkout_by(deadline).await?;
+            let key = self.layout.probe();
+            match kind {
+                Probe::Write => {
+                    let write = cmd("SET").arg(key).arg(1).arg("PX").arg(10_000).take();
+                    connection.send(&write, deadline).await.map_err(store_error)?;
+                    Ok(())
+                }
+                Probe::Read => {
+                    connection
+                        .send(cmd("GET").arg(key), deadline)
+                        .await
+                        .map_err(store_error)?;
+                    is_primary(&mut connection, deadline).await
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+impl StoreAdmin for RedisStore {
+    fn add_api_key<'a>(&'a self, api_key: &'a str, user: &'a str) -> StoreFuture<'a, ()> {
+        async move {
+            check_api_key(api_key, user)?;
+            let key = self.layout.api_key(api_key);
+            self.change(cmd("SET").arg(key).arg(user)).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn remove_api_key<'a>(&'a self, api_key: &'a str) -> StoreFuture<'a, bool> {
+        async move {
+            let key = self.layout.api_key(api_key);
+            let removed = self.change(cmd("DEL").arg(key)).await?;
+            Ok(removed == Value::Int(1))
+        }
+        .boxed()
+    }
+
+    fn set_flag<'a>(&'a self, name: &'a str, on: bool) -> StoreFuture<'a, ()> {
+        async move {
+            let key = self.layout.flag(name);
+            self.change(cmd("SET").arg(key).arg(u8::from(on))).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn clear_flag<'a>(&'a self, name: &'a str) -> StoreFuture<'a, bool> {
+        async move {
+            let key = self.layout.flag(name);
+            let removed = self.change(cmd("DEL").arg(key)).await?;
+            Ok(removed == Value::Int(1))
+        }
+        .boxed()
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("layout", &self.layout)
+            .field("connections", &self.connections())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether this server takes writes. One that may not be asked is taken at its word: it has just answered a read.
+async fn is_primary(connection: &mut Connection, deadline: Instant) -> Result<(), StoreError> {
+    let role = match connection.send(&cmd("ROLE"), deadline).await.map_err(store_error) {
+        Err(error) if error.kind() == StoreErrorKind::Answered => return Ok(()),
+        role => role?,
+    };
+    let is_primary = matches!(&role, Value::Array(parts) if matches!(
+        parts.first(), Some(Value::BulkString(name)) if name == b"master"
+    ));
+    if is_primary {
+        return Ok(());
+    }
+    connection.abandon();
+    Err(StoreError::new(StoreErrorKind::Unavailable, "this Redis is no primary"))
+}
+
+fn text(reply: Value) -> Result<Option<String>, StoreError> {
+    match reply {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => Err(odd("a value is not UTF-8")),
+        },
+        Value::SimpleString(text) => Ok(Some(text)),
+        _ => Err(odd("a value is not a string")),
+    }
+}
+
+fn flag_value(text: &str) -> Result<bool, StoreError> {
+    let is = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is(["1", "true", "on"]) {
+        Ok(true)
+    } else if is(["0", "false", "off"]) {
+        Ok(false)
+    } else {
+        Err(odd("a flag is none of 1, true, on, 0, false, off"))
+    }
+}
+
+fn odd(what: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Answered, format!("Redis answered, but {what}"))
+}

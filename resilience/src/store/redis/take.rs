@@ -1,0 +1,164 @@
+//! The limiter's script and its reply.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value, cmd};
+use tokio::time::Instant;
+
+use crate::store::{
+    KeyLayout, StoreError, StoreErrorKind, Take, Taken,
+    window::{Count, Rule},
+};
+
+use super::{classify::store_error, connection::Connection};
+
+const CODE: &str = include_str!("scripts/take.lua");
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(CODE));
+
+/// Numbers that the script returns for each quota.
+const PER_QUOTA: usize = 4;
+
+/// Takes one from each quota, or none from any, in one round trip.
+pub(super) async fn take(
+    connection: &mut Connection,
+    layout: &KeyLayout,
+    takes: &[Take<'_>],
+    deadline: Instant,
+) -> Result<Vec<Taken>, StoreError> {
+    let rules: Vec<Rule> = takes.iter().map(|take| Rule::of(take.quota)).collect();
+    let by_hash = command("EVALSHA", SCRIPT.get_hash(), layout, takes, &rules);
+    let reply = match connection.send(&by_hash, deadline).await {
+        // The one error after which nothing has happened for certain. Sent with its text, the script runs and stays known,
+        // and nobody's SCRIPT FLUSH can come in between.
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            let by_text = command("EVAL", CODE, layout, takes, &rules);
+            connection.send(&by_text, deadline).await
+        }
+        reply => reply,
+    };
+    decode(reply.map_err(store_error)?, &rules)
+}
+
+fn command(how: &str, script: &str, layout: &KeyLayout, takes: &[Take<'_>], rules: &[Rule]) -> Cmd {
+    let mut command = cmd(how);
+    command.arg(script).arg(takes.len());
+    for take in takes {
+        command.arg(layout.count(take.client, &take.quota.id));
+    }
+    for rule in rules {
+        command
+            .arg(rule.limit())
+            .arg(rule.window())
+            .arg(u8::from(rule.sliding()));
+    }
+    command
+}
+
+fn decode(reply: Value, rules: &[Rule]) -> Result<Vec<Taken>, StoreError> {
+    let odd = || {
+        StoreError::new(
+            StoreErrorKind::Answered,
+            "Redis answered the limiter's script with something else",
+        )
+    };
+    let Value::Array(values) = reply else {
+        return Err(odd());
+    };
+    let numbers: Option<Vec<u64>> = values
+        .iter()
+        .map(|value| match value {
+            Value::Int(number) => u64::try_from(*number).ok(),
+            _ => None,
+        })
+        .collect();
+    let numbers = numbers
+        .filter(|numbers| numbers.len() == PER_QUOTA * rules.len())
+        .ok_or_else(odd)?;
+    let (quotas, _) = numbers.as_chunks::<PER_QUOTA>();
+    let admitted = quotas.iter().all(|[fits, ..]| *fits == 1);
+    let taken = rules
+        .iter()
+        .zip(quotas)
+        .map(|(rule, &[fits, previous, current, elapsed])| {
+            let count = Count {
+                previous: saturating(previous),
+                current: saturating(current + u64::from(admitted)),
+                elapsed: elapsed.min(rule.window() - 1),
+            };
+            rule.taken(fits == 1, &count)
+        });
+    Ok(taken.collect())
+}
+
+/// Counts beyond any limit are all the same.
+fn saturating(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{policy::Algorithm, store::Quota};
+
+    fn rule(limit: u32) -> Rule {
+        Rule::of(&Quota {
+            id: "q".to_owned(),
+            limit,
+            window: Duration::from_secs(60),
+            algorithm: Algorithm::SlidingWindow,
+        })
+    }
+
+    fn reply(numbers: &[i64]) -> Value {
+        Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())
+    }
+
+    #[test]
+    fn an_admitted_request_is_counted_in_every_quota() {
+        let taken = decode(reply(&[1, 0, 4, 1_000, 1, 0, 9, 2_000]), &[rule(10), rule(10)]).unwrap();
+        assert_eq!((taken[0].allowed, taken[0].remaining), (true, 5));
+        assert_eq!(taken[0].reset, Duration::from_secs(59));
+        assert_eq!((taken[1].allowed, taken[1].remaining), (true, 0));
+        assert!(taken[1].retry_after > Duration::from_secs(58));
+    }
+
+    #[test]
+    fn a_refused_request_is_counted_in_none() {
+        let taken = decode(reply(&[1, 0, 4, 1_000, 0, 0, 10, 2_000]), &[rule(10), rule(10)]).unwrap();
+        assert_eq!((taken[0].allowed, taken[0].remaining), (true, 6));
+        assert_eq!(taken[0].retry_after, Duration::ZERO);
+        assert_eq!((taken[1].allowed, taken[1].remaining), (false, 0));
+    }
+
+    #[test]
+    fn a_refusal_always_names_a_wait() {
+        // As by arithmetic that has lost a bit: there would be room.
+        let taken = decode(reply(&[0, 0, 4, 1_000]), &[rule(10)]).unwrap();
+        assert_eq!(taken[0].retry_after, Duration::from_millis(1));
+        assert_eq!(taken[0].remaining, 0);
+    }
+
+    #[test]
+    fn odd_replies_are_no_outage() {
+        for odd in [
+            Value::Nil,
+            Value::Okay,
+            reply(&[]),
+            reply(&[1, 2, 3]),
+            reply(&[1, 0, 4, -1]),
+            reply(&[1; 8]),
+        ] {
+            let error = decode(odd, &[rule(10)]).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Answered);
+        }
+    }
+
+    #[test]
+    fn counts_beyond_measure_overflow_nothing() {
+        let taken = decode(reply(&[0, i64::MAX, i64::MAX, i64::MAX]), &[rule(10)]).unwrap();
+        assert!(!taken[0].allowed);
+    }
+}

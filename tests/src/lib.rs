@@ -1,0 +1,56 @@
+//! Fixtures: a real Redis that a test starts, stops, kills and freezes, and a proxy in front of it that misbehaves.
+
+mod proxy;
+mod redis_server;
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    sync::atomic::{AtomicU16, Ordering},
+    time::Duration,
+};
+
+pub use self::{proxy::Proxy, redis_server::RedisServer};
+
+/// A bound on waits for what must happen: never the time it should take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A loopback port that was free a moment ago, and that this process hands out once.
+///
+/// Below the range from which the kernel takes the ports of outgoing connections: one of those could stand where a
+/// stopped server is to come back, or be a client's that dials the dead port and reaches itself.
+///
+/// # Panics
+///
+/// When none is free.
+#[must_use]
+pub fn free_port() -> u16 {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static HANDED_OUT: AtomicU16 = AtomicU16::new(0);
+    // Test processes that run side by side begin at different places.
+    let begin = std::process::id().wrapping_mul(997) % u32::from(COUNT);
+    for _ in 0..COUNT {
+        let nth = u32::from(HANDED_OUT.fetch_add(1, Ordering::Relaxed));
+        let port = FIRST + ((begin + nth) % u32::from(COUNT)) as u16;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no loopback port is free");
+}
+
+/// Waits until `condition` holds, looking every few milliseconds.
+///
+/// # Panics
+///
+/// When it does not within [`PATIENCE`].
+pub async fn eventually<F: AsyncFnMut() -> bool>(what: &str, mut condition: F) {
+    let holds = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, holds)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"));
+}
