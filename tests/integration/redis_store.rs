@@ -126,12 +126,14 @@ mod outage {
             let error = outcome.expect("it does not wait").unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Unavailable);
         }
-        let error = store.identity("letmein", soon()).await.unwrap_err();
-        assert!(
-            error.to_string().contains(&format!("127.0.0.1:{}", server.port())),
-            "{error}"
-        );
-        assert!(error.source().unwrap().to_string().contains("refused"), "{error}");
+        // An attempt that was under way may have been reset; those that follow are refused.
+        let address = format!("127.0.0.1:{}", server.port());
+        eventually("the refusal is named", async || {
+            let error = store.identity("letmein", soon()).await.unwrap_err();
+            let cause = error.source().map(ToString::to_string).unwrap_or_default();
+            error.to_string().contains(&address) && cause.contains("refused")
+        })
+        .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,8 +210,8 @@ mod outage {
             assert!(outcome.is_err(), "{outcome:?}");
             unanswered += 1;
         }
-        // Three in a row for each of the two.
-        assert_eq!(unanswered, 6);
+        // Three in a row for each of the two; one that found the pool being swept did not get to ask.
+        assert!(unanswered >= 6);
         // New connections are accepted, by the kernel, and go no further.
         let outcome = within(PATIENCE, |deadline| store.flag("checkout", deadline)).await;
         assert_eq!(
@@ -505,6 +507,20 @@ mod limiter {
 
     const KEY: &str = "rl:{client}:q";
 
+    /// What is stored: the window's index, the previous count and the current one.
+    fn counts(server: &RedisServer) -> (u64, u32, u32) {
+        let unpack = "return {struct.unpack('>I8I4I4', redis.call('GET', KEYS[1]))}";
+        let reply = server.cli(&["EVAL", unpack, "1", KEY]);
+        let numbers: Vec<u64> = reply.lines().map(|line| line.parse().unwrap()).collect();
+        (numbers[0], numbers[1] as u32, numbers[2] as u32)
+    }
+
+    fn store_counts(server: &RedisServer, (index, previous, current): (u64, u32, u32)) {
+        let pack = "return redis.call('SET', KEYS[1], struct.pack('>I8I4I4', ARGV[1], ARGV[2], ARGV[3]))";
+        let [index, previous, current] = [index, previous.into(), current.into()].map(|number: u64| number.to_string());
+        server.cli(&["EVAL", pack, "1", KEY, &index, &previous, &current]);
+    }
+
     fn time_to_live(server: &RedisServer) -> i64 {
         server.cli(&["PTTL", KEY]).parse().unwrap()
     }
@@ -547,21 +563,12 @@ mod limiter {
     async fn unreadable_counts_are_none_and_are_overwritten() {
         let server = RedisServer::start();
         let store = connect(server.url()).await;
-        for junk in [
-            "",
-            "junk",
-            "1:2",
-            "1:2:3:4",
-            "-1:2:3",
-            "1.5:2:3",
-            "nan:inf:0x10",
-            "1:2:3 ",
-            "9999999999999:5:5",
-        ] {
+        for junk in ["", "junk", "12", "sixteen bytes ok", "more than sixteen bytes"] {
             server.cli(&["SET", KEY, junk]);
             let taken = take(&store, &quota(3)).await.unwrap();
             assert_eq!((taken.allowed, taken.remaining), (true, 2), "{junk}");
-            assert!(server.cli(&["GET", KEY]).ends_with(":0:1"), "{junk}");
+            let (_, previous, current) = counts(&server);
+            assert_eq!((previous, current), (0, 1), "{junk}");
         }
     }
 
@@ -594,13 +601,8 @@ mod limiter {
         };
         tokio::join!(flushing, taking);
         // A minute's boundary may lie between, which a sliding window carries over.
-        let counts = server.cli(&["GET", KEY]);
-        let (_, counts) = counts.split_once(':').unwrap();
-        let (previous, current) = counts.split_once(':').unwrap();
-        assert_eq!(
-            previous.parse::<u32>().unwrap() + current.parse::<u32>().unwrap(),
-            REQUESTS
-        );
+        let (_, previous, current) = counts(&server);
+        assert_eq!(previous + current, REQUESTS);
     }
 
     /// The same decision as in exact arithmetic, at any time between the two readings of the server's clock.
@@ -616,7 +618,7 @@ mod limiter {
             let (previous, current) = (random.u32(0..=limit), random.u32(0..limit));
             let before = server_millis(&server);
             let index = before / window;
-            server.cli(&["SET", KEY, &format!("{index}:{previous}:{current}")]);
+            store_counts(&server, (index, previous, current));
             let quota = Quota {
                 window: Duration::from_millis(window),
                 ..quota(limit)
@@ -638,7 +640,7 @@ mod limiter {
                 assert!((least.saturating_sub(1)..=most - 1).contains(&u64::from(taken.remaining)));
             } else {
                 refusals += 1;
-                assert_eq!(server.cli(&["GET", KEY]), format!("{index}:{previous}:{current}"));
+                assert_eq!(counts(&server), (index, previous, current));
             }
         }
         assert!(refusals > 50);
