@@ -6,7 +6,7 @@ use resilience::{
     store::StoreErrorKind,
     testing::{Answer, ScriptedStore},
 };
-use tokio::time::advance;
+use tokio::{join, time::advance};
 
 use super::{Answered, app, ask, ms, over, request, timed};
 
@@ -33,6 +33,8 @@ async fn remembering() {}
 )]
 #[handler]
 async fn three_flags() {}
+
+const PASSED: (u16, Option<String>) = (200, None);
 
 /// Status, and which flags fell back.
 fn outcome(answered: &Answered) -> (u16, Option<String>) {
@@ -102,6 +104,24 @@ async fn nothing_known_is_the_default() {
     let store = ScriptedStore::new().on_flag(Answer::unavailable());
     let answered = ask(&app(remembering, over(&store)), request(&[])).await;
     assert_eq!(outcome(&answered), fell_back(200, "stale"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_does_not_replace_what_was_asked_for_later() {
+    let store = ScriptedStore::new();
+    let app = app(remembering, over(&store));
+    store.on_flag(Answer::ok(Some(true)).after(ms(50)));
+    let slow = ask(&app, request(&[]));
+    let switched_off_meanwhile = async {
+        tokio::time::sleep(ms(10)).await;
+        store.on_flag(Answer::ok(Some(false)));
+        ask(&app, request(&[])).await
+    };
+    let (slow, quick) = join!(slow, switched_off_meanwhile);
+    assert_eq!((outcome(&slow), outcome(&quick)), ((503, None), PASSED));
+
+    store.on_flag(Answer::unavailable());
+    assert_eq!(outcome(&ask(&app, request(&[])).await), fell_back(200, "stale"));
 }
 
 #[tokio::test(start_paused = true)]
