@@ -9,6 +9,7 @@ use resilience::{
     resilient,
     testing::{Answer, ScriptedStore},
 };
+use tokio::time::{advance, sleep};
 
 use super::{app, ask, ms, over, request, timed};
 
@@ -28,6 +29,10 @@ impl Guard for Told {
         Box::pin(async move {
             match request.header(format!("x-{}", self.name)).unwrap_or("pass") {
                 "pass" => Ok(Verdict::Pass),
+                "late" => {
+                    sleep(Duration::from_millis(41)).await;
+                    Ok(Verdict::Pass)
+                }
                 "reject" => {
                     let who = Identity::of(request).map_or("nobody", |user| &user.0).to_owned();
                     let error = Error::new(StatusCode::FORBIDDEN, "not_you", format!("Not you, {who}."));
@@ -122,4 +127,17 @@ async fn a_fallback_shows_on_a_later_refusal_too() {
     let answered = ask(&app(guarded, over(&store)), told("pass", "fail")).await;
     assert_eq!(answered.summary(), (429, "rate_limited".into()));
     assert_eq!(answered.header("x-guard-fallback").as_deref(), Some("lenient"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_verdict_is_not_used() {
+    let app = app(guarded, over(&known()));
+    // The clock leaps: verdict and deadline are both past when anybody looks.
+    let late = async { ask(&app, told("late", "pass")).await };
+    let leap = async {
+        sleep(ms(1)).await;
+        advance(ms(100)).await;
+    };
+    let (answered, ()) = tokio::join!(late, leap);
+    assert_eq!(answered.summary(), (503, "guard_unavailable".into()));
 }
