@@ -11,7 +11,7 @@ use crate::{
     policy::{Key, OnOutage},
     question::{Asked, Outage, Question},
     runtime::Runtime,
-    store::{Take, Taken},
+    store::{StoreError, StoreErrorKind, Take, Taken},
     store_breaker::Operation,
     trail::{LimiterFallback, Trail},
 };
@@ -61,7 +61,10 @@ pub(crate) fn read<'a>(
     runtime.observer.store_took(Operation::RateLimit, took);
     match answer {
         Ok(taken) => {
-            debug_assert_eq!(taken.len(), takes.len(), "a store answers for each quota");
+            if taken.len() != takes.len() {
+                let error = StoreError::new(StoreErrorKind::Answered, "the store did not answer for each quota");
+                return fall_back(&Outage::Failed(error), runtime, quotas, takes, trail);
+            }
             settle(quotas.all.iter().zip(taken), trail, Answer::Passed)
         }
         Err(outage) => fall_back(&outage, runtime, quotas, takes, trail),

@@ -3,9 +3,10 @@
 use poem::{EndpointExt, handler};
 use resilience::{
     Identity, Resilience, resilient,
-    store::MemoryStore,
+    store::{MemoryStore, Probe, Store, StoreFuture, Take, Taken},
     testing::{Answer, ScriptedStore},
 };
+use tokio::time::Instant;
 
 use super::{app, ask, full, ms, over, request, room};
 
@@ -164,4 +165,34 @@ async fn one_that_fails_closed_refuses_for_all() {
         assert_eq!(answered.summary(), (503, "limiter_unavailable".into()));
         assert_eq!(answered.lines(), ["retry-after: 30", "x-ratelimit-fallback: closed"]);
     }
+}
+
+/// A store that forgets some quotas in its answer.
+#[derive(Debug)]
+struct Forgetful;
+
+impl Store for Forgetful {
+    fn identity<'a>(&'a self, _: &'a str, _: Instant) -> StoreFuture<'a, Option<String>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn flag<'a>(&'a self, _: &'a str, _: Instant) -> StoreFuture<'a, Option<bool>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn take<'a>(&'a self, _: &'a [Take<'a>], _: Instant) -> StoreFuture<'a, Vec<Taken>> {
+        Box::pin(async { Ok(vec![room(1, ms(1))]) })
+    }
+
+    fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_leaves_quotas_out_is_none() {
+    let app = app(two_quotas, Resilience::builder().store(Forgetful));
+    let answered = ask(&app, request(&[])).await;
+    assert_eq!(answered.status, 200);
+    assert_eq!(answered.lines(), ["x-ratelimit-fallback: open"]);
 }
