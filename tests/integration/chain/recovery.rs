@@ -10,7 +10,7 @@ use resilience::{
     Resilience,
     breaker::BreakerConfig,
     resilient,
-    store::Store,
+    store::{Store, StoreErrorKind},
     testing::{Answer, ScriptedStore},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -90,6 +90,16 @@ async fn no_request_is_the_probe() {
     }
     assert_eq!(store.calls().take, taken);
     assert_eq!(store.calls().probe, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_a_probe_with_nonsense_is_back() {
+    let store = ScriptedStore::new().down();
+    let resilience = over(&store).build().expect("valid settings");
+    open(&limited.with(resilience.clone()), &resilience).await;
+    store.on_probe(Answer::error(StoreErrorKind::Answered));
+    sleep(OPEN_FOR + ms(500)).await;
+    assert!(is_closed(&resilience));
 }
 
 #[tokio::test(start_paused = true)]
