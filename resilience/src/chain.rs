@@ -9,6 +9,8 @@
 //!
 //! What consumes something that a rejection must not consume stands after phase A.
 
+use std::time::Duration;
+
 use poem::{Endpoint, IntoResponse, Request, Response};
 use smallvec::SmallVec;
 
@@ -220,16 +222,16 @@ impl Phase for PhaseB<'_, '_> {
 /// Guards of the user's own, one after another.
 async fn users_guards(bound: &Bound, request: &Request, trail: &mut Trail<'_>) -> Result<(), Error> {
     for guard in &bound.guards {
-        match tokio::time::timeout(guard.guard.deadline(), guard.guard.check(request)).await {
-            Ok(Ok(Verdict::Pass)) => guard.tally.count(Answer::Passed),
-            Ok(Ok(Verdict::Reject(error))) => {
+        match in_time(guard.guard.deadline(), guard.guard.check(request)).await {
+            Some(Ok(Verdict::Pass)) => guard.tally.count(Answer::Passed),
+            Some(Ok(Verdict::Reject(error))) => {
                 guard.tally.count(Answer::Rejected);
                 return Err(error);
             }
             undecided => {
                 let name = guard.guard.name();
                 match &undecided {
-                    Ok(Err(error)) => guard.complaints.say(name, error),
+                    Some(Err(error)) => guard.complaints.say(name, error),
                     _ => guard.complaints.say(name, &"it did not decide within its deadline"),
                 }
                 match guard.guard.on_outage() {
@@ -246,6 +248,13 @@ async fn users_guards(bound: &Bound, request: &Request, trail: &mut Trail<'_>) -
         }
     }
     Ok(())
+}
+
+/// The output, if it is there in time. A timeout alone would also take one that is ready too late.
+async fn in_time<F: Future>(within: Duration, future: F) -> Option<F::Output> {
+    let asked = tokio::time::Instant::now();
+    let output = tokio::time::timeout(within, future).await.ok();
+    output.filter(|_| asked.elapsed() <= within)
 }
 
 /// A guarded handler that nobody guards does not run.

@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     breaker::{BreakerConfig, BreakerEvent, CircuitBreaker, Permit, State},
     policy::BreakerChoice,
-    store::{Probe, Store},
+    store::{Probe, Store, StoreErrorKind},
 };
 
 /// How long one probe may take: longer than a guard's deadline, since it may have to connect first.
@@ -235,8 +235,13 @@ impl StoreBreaker {
                     }
                 }
                 Ok(Err(error)) => {
-                    tracing::debug!(breaker = breaker.name(), %error, "the store is still unavailable");
-                    permit.failure();
+                    tracing::debug!(breaker = breaker.name(), %error, "the store answered a probe with an error");
+                    // A store that answers nonsense is a store that answers, here as for the guards: a probe whose key
+                    // is forbidden must not keep the breaker open for ever.
+                    match error.kind() {
+                        StoreErrorKind::Answered => permit.success(),
+                        _ => _ = permit.failure(),
+                    }
                 }
                 Err(_elapsed) => {
                     tracing::debug!(breaker = breaker.name(), "the store does not answer a probe");

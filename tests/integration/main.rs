@@ -1,4 +1,6 @@
 //! Integration tests, a module per subject.
 
+mod chain;
+mod chain_model;
 mod redis_store;
 mod store_contract;

@@ -25,7 +25,11 @@ pub(crate) struct LastKnown(Mutex<Option<(bool, Instant)>>);
 
 impl LastKnown {
     fn learn(&self, on: bool, at: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((on, at));
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A slow answer may come after one that was asked for later.
+        if known.is_none_or(|(_, known_at)| known_at <= at) {
+            *known = Some((on, at));
+        }
     }
 
     fn recall(&self, now: Instant, stale: Duration) -> Option<bool> {

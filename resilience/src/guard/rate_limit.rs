@@ -12,7 +12,7 @@ use crate::{
     policy::{Key, OnOutage},
     question::{Asked, Outage, Question},
     runtime::Runtime,
-    store::{Take, Taken},
+    store::{StoreError, StoreErrorKind, Take, Taken},
     store_breaker::Operation,
     trail::{LimiterFallback, Trail},
 };
@@ -65,7 +65,10 @@ pub(crate) fn read<'a>(
     runtime.observer.note(Operation::RateLimit, &answer);
     match answer.0 {
         Ok(taken) => {
-            debug_assert_eq!(taken.len(), takes.len(), "a store answers for each quota");
+            if taken.len() != takes.len() {
+                let error = StoreError::new(StoreErrorKind::Answered, "the store did not answer for each quota");
+                return fall_back(&Outage::Failed(error), runtime, quotas, takes, trail);
+            }
             settle(quotas.all.iter().zip(taken), trail, Answer::Passed)
         }
         Err(outage) => fall_back(&outage, runtime, quotas, takes, trail),

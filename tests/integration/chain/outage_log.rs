@@ -1,0 +1,104 @@
+//! What the log says while guards fall back.
+
+use std::{
+    fmt::{self, Write as _},
+    sync::{Arc, Mutex},
+};
+
+use poem::{EndpointExt, handler};
+use resilience::{
+    resilient,
+    store::StoreErrorKind,
+    testing::{Answer, ScriptedStore},
+};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+};
+
+use super::{ask, ms, over, request};
+
+#[resilient(flag("outage-log", default = false))]
+#[handler]
+async fn flagged() {}
+
+#[resilient(flag("outage-log-lonely", default = false))]
+#[handler]
+async fn not_installed() {}
+
+/// Keeps warnings and errors of this crate, a line each.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().expect("nobody panics with it").clone()
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN && metadata.target().starts_with("resilience")
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().expect("nobody panics with it").push(line.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, " {}={value:?}", field.name()).expect("a String takes all");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_falls_back_warns_at_most_once_a_second() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let store = ScriptedStore::new().on_flag(Answer::error(StoreErrorKind::Answered));
+    let app = flagged.with(over(&store).build().expect("valid settings"));
+    for _ in 0..10 {
+        ask(&app, request(&[])).await;
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with("WARN") && lines[0].contains("outage-log"),
+        "{lines:?}"
+    );
+
+    tokio::time::advance(ms(1_000)).await;
+    ask(&app, request(&[])).await;
+    let lines = log.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[1].contains("unsaid=9"), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_runtime_is_an_error_with_the_line_that_mends_it() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    ask(&not_installed, request(&[])).await;
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with("ERROR") && lines[0].contains(".with(resilience)"),
+        "{lines:?}"
+    );
+    assert!(lines[0].contains("not_installed"), "{lines:?}");
+}
