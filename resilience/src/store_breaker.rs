@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    breaker::{BreakerConfig, BreakerEvent, CircuitBreaker, Permit},
+    breaker::{BreakerConfig, BreakerEvent, CircuitBreaker, Permit, State},
     policy::BreakerChoice,
     store::{Probe, Store},
 };
@@ -155,6 +155,10 @@ impl StoreBreaker {
     /// Counts a failure; if it opens the breaker, the prober starts.
     pub(crate) fn fail(self: &Arc<Self>, permit: Permit<'_>) {
         if permit.failure() {
+            tracing::warn!(
+                breaker = self.name(),
+                "the breaker has opened: guards answer without the store until it serves"
+            );
             self.ensure_prober();
         }
     }
@@ -221,7 +225,15 @@ impl StoreBreaker {
             let Some(store) = self.store.upgrade() else { return };
             let deadline = Instant::now() + PROBE_DEADLINE;
             match timeout_at(deadline, store.probe(self.probe, deadline)).await {
-                Ok(Ok(())) => permit.success(),
+                Ok(Ok(())) => {
+                    permit.success();
+                    if breaker.state() == State::Closed {
+                        tracing::info!(
+                            breaker = breaker.name(),
+                            "the breaker has closed: the store serves again"
+                        );
+                    }
+                }
                 Ok(Err(error)) => {
                     tracing::debug!(breaker = breaker.name(), %error, "the store is still unavailable");
                     permit.failure();
@@ -240,7 +252,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{breaker::State, store::MemoryStore};
+    use crate::store::MemoryStore;
 
     #[tokio::test(start_paused = true)]
     async fn all_breakers_tell_one_channel_what_happens_to_them() {
