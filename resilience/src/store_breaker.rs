@@ -157,7 +157,7 @@ impl StoreBreaker {
         if permit.failure() {
             tracing::warn!(
                 breaker = self.name(),
-                "the breaker in front of the store is open: guards fall back until the store is well again"
+                "the breaker has opened: guards answer without the store until it serves"
             );
             self.ensure_prober();
         }
@@ -230,7 +230,7 @@ impl StoreBreaker {
                     if breaker.state() == State::Closed {
                         tracing::info!(
                             breaker = breaker.name(),
-                            "the store is well again: the breaker is closed"
+                            "the breaker has closed: the store serves again"
                         );
                     }
                 }
@@ -257,7 +257,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{breaker::State, store::MemoryStore};
+    use crate::store::MemoryStore;
 
     #[tokio::test(start_paused = true)]
     async fn all_breakers_tell_one_channel_what_happens_to_them() {

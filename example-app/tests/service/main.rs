@@ -1,0 +1,8 @@
+//! The service as its users and operators meet it: a process with settings, a port, signals and an exit code.
+
+mod embedded;
+mod operator;
+mod outage;
+mod process;
+mod settings;
+mod shutdown;
