@@ -1,8 +1,9 @@
 //! A real `redis-server` in the hands of a test.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::TcpStream,
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -82,7 +83,7 @@ impl RedisServer {
 
     /// Its working directory, for sockets and the like.
     #[must_use]
-    pub fn directory(&self) -> &std::path::Path {
+    pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
@@ -200,7 +201,7 @@ impl RedisServer {
             stream.write_all(b"PING\r\n")?;
             let mut reply = [0; 8];
             stream.read_exact(&mut reply[..7])?;
-            std::io::Result::Ok(reply)
+            io::Result::Ok(reply)
         };
         ping().is_ok_and(|reply| reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH"))
     }

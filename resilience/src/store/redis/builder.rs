@@ -217,6 +217,9 @@ fn choose_crypto() {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "tls")]
+    use crate::store::{Probe, Store, StoreErrorKind};
+
     use super::*;
 
     fn problem(builder: RedisStoreBuilder) -> String {
@@ -255,8 +258,20 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[tokio::test]
-    async fn tls_connects_in_the_background_like_all_else() {
-        assert!(RedisStore::new("rediss://localhost:1").is_ok());
+    async fn tls_that_fails_is_an_outage_like_all_others() {
+        // Speaks no TLS, and says so.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("rediss://{}", listener.local_addr().unwrap());
+        let store = RedisStore::new(url).unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                _ = tokio::io::AsyncWriteExt::write_all(&mut connection, b"-ERR speak plainly\r\n").await;
+            }
+        });
+        let soon = tokio::time::Instant::now() + Duration::from_secs(20);
+        let error = store.probe(Probe::Write, soon).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert!(std::error::Error::source(&error).is_some(), "{error}");
     }
 
     #[tokio::test]

@@ -50,6 +50,10 @@ impl Connection {
 
     /// Sends one command and waits for its reply.
     ///
+    /// The caller's deadline has to end the wait. Not only does a server hang at times: a command that meets the very end
+    /// of its connection may be lost in redis-rs's queue, whose receiver is gone and whose sender is this one, and then
+    /// there is neither reply nor error.
+    ///
     /// # Cancel safety
     ///
     /// May be dropped at any time: the reply is discarded when it comes. Dropped at `deadline` or later it counts as

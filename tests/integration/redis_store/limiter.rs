@@ -1,0 +1,159 @@
+//! The limiter's counts, as Redis keeps them.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use resilience::{policy::Algorithm, store::Quota};
+use resilience_tests::RedisServer;
+
+use super::{YEAR, connect, quota, take};
+
+const KEY: &str = "rl:{client}:q";
+
+/// What is stored: the window's index, the previous count and the current one.
+fn counts(server: &RedisServer) -> (u64, u32, u32) {
+    let unpack = "return {struct.unpack('>I8I4I4', redis.call('GET', KEYS[1]))}";
+    let reply = server.cli(&["EVAL", unpack, "1", KEY]);
+    let numbers: Vec<u64> = reply.lines().map(|line| line.parse().unwrap()).collect();
+    (numbers[0], numbers[1] as u32, numbers[2] as u32)
+}
+
+fn store_counts(server: &RedisServer, (index, previous, current): (u64, u32, u32)) {
+    let pack = "return redis.call('SET', KEYS[1], struct.pack('>I8I4I4', ARGV[1], ARGV[2], ARGV[3]))";
+    let [index, previous, current] = [index, previous.into(), current.into()].map(|number: u64| number.to_string());
+    server.cli(&["EVAL", pack, "1", KEY, &index, &previous, &current]);
+}
+
+fn time_to_live(server: &RedisServer) -> i64 {
+    server.cli(&["PTTL", KEY]).parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_expire_with_their_use() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    for (algorithm, windows) in [(Algorithm::SlidingWindow, 2), (Algorithm::FixedWindow, 1)] {
+        server.cli(&["FLUSHALL"]);
+        let quota = Quota {
+            algorithm,
+            window: YEAR,
+            ..quota(2)
+        };
+        for _ in 0..3 {
+            take(&store, &quota).await.unwrap();
+            let left = time_to_live(&server);
+            assert!(
+                left > 0 && left <= windows * YEAR.as_millis() as i64,
+                "{algorithm:?}: {left}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_expiry_is_healed_by_any_request() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    for nth in 0..4 {
+        assert_eq!(take(&store, &quota(2)).await.unwrap().allowed, nth < 2);
+        assert!(time_to_live(&server) > 0);
+        server.cli(&["PERSIST", KEY]);
+        assert_eq!(time_to_live(&server), -1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreadable_counts_are_none_and_are_overwritten() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    for junk in ["", "junk", "12", "sixteen bytes ok", "more than sixteen bytes"] {
+        server.cli(&["SET", KEY, junk]);
+        let taken = take(&store, &quota(3)).await.unwrap();
+        assert_eq!((taken.allowed, taken.remaining), (true, 2), "{junk}");
+        let (_, previous, current) = counts(&server);
+        assert_eq!((previous, current), (0, 1), "{junk}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forgotten_script_counts_nothing_twice_and_loses_nothing() {
+    const REQUESTS: u32 = 2_000;
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    let done = AtomicBool::new(false);
+    let flushing = async {
+        let mut connection = redis::Client::open(server.url())
+            .unwrap()
+            .get_multiplexed_async_connection()
+            .await
+            .unwrap();
+        while !done.load(Ordering::Relaxed) {
+            let flush = redis::cmd("SCRIPT").arg("FLUSH").take();
+            flush.exec_async(&mut connection).await.unwrap();
+        }
+    };
+    let taking = async {
+        let requests = (0..REQUESTS).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { take(&store, &quota(1_000_000)).await.unwrap() })
+        });
+        for taken in join_all(requests).await {
+            assert!(taken.unwrap().allowed);
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(flushing, taking);
+    // A minute's boundary may lie between, which a sliding window carries over.
+    let (_, previous, current) = counts(&server);
+    assert_eq!(previous + current, REQUESTS);
+}
+
+/// The same decision as in exact arithmetic, at any time between the two readings of the server's clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_script_decides_as_exact_arithmetic_does() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    let mut random = fastrand::Rng::with_seed(42);
+    let mut refusals = 0;
+    for _ in 0..400 {
+        let limit = random.u32(1..50);
+        let window = random.u64(1_000..10_000_000);
+        let (previous, current) = (random.u32(0..=limit), random.u32(0..limit));
+        let before = server_millis(&server);
+        let index = before / window;
+        store_counts(&server, (index, previous, current));
+        let quota = Quota {
+            window: Duration::from_millis(window),
+            ..quota(limit)
+        };
+        let taken = take(&store, &quota).await.unwrap();
+        let after = server_millis(&server);
+        if after / window != index {
+            continue;
+        }
+        // How many more would pass grows with the time within a window.
+        let room = |now: u64| {
+            let overlap = (u64::from(previous) * (window - now % window)).div_ceil(window);
+            u64::from(limit - current).saturating_sub(overlap)
+        };
+        let (least, most) = (room(before), room(after));
+        assert!(taken.allowed || least == 0);
+        assert!(!taken.allowed || most > 0);
+        if taken.allowed {
+            assert!((least.saturating_sub(1)..=most - 1).contains(&u64::from(taken.remaining)));
+        } else {
+            refusals += 1;
+            assert_eq!(counts(&server), (index, previous, current));
+        }
+    }
+    assert!(refusals > 50);
+}
+
+fn server_millis(server: &RedisServer) -> u64 {
+    let reply = server.cli(&["TIME"]);
+    let (seconds, micros) = reply.split_once('\n').unwrap();
+    seconds.parse::<u64>().unwrap() * 1_000 + micros.parse::<u64>().unwrap() / 1_000
+}
