@@ -78,7 +78,7 @@ fn millis(of: &'static [u64]) -> impl Strategy<Value = Duration> {
 /// Around every deadline there is: just before, exactly at, and just after.
 fn delay() -> impl Strategy<Value = Duration> {
     prop_oneof![
-        3 => Just(Duration::ZERO),
+        6 => Just(Duration::ZERO),
         5 => millis(&[1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 19, 20, 21, 40]),
     ]
 }
@@ -122,13 +122,15 @@ fn quota() -> impl Strategy<Value = RateLimitPlan> {
 fn flag() -> impl Strategy<Value = FlagPlan> {
     // How long ago the requests before began, and a millisecond less.
     let stale = option::of(millis(&[299, 300, 599, 600]));
-    (any::<bool>(), any::<bool>(), stale, own_deadline()).prop_map(|(default, blocks_when, stale, deadline)| FlagPlan {
-        name: "",
-        default,
-        blocks_when,
-        stale,
-        deadline,
-    })
+    (any::<bool>(), prop::bool::weighted(0.75), stale, own_deadline()).prop_map(
+        |(default, blocks_when, stale, deadline)| FlagPlan {
+            name: "",
+            default,
+            blocks_when,
+            stale,
+            deadline,
+        },
+    )
 }
 
 fn auth() -> impl Strategy<Value = AuthPlan> {
@@ -138,7 +140,7 @@ fn auth() -> impl Strategy<Value = AuthPlan> {
 
 fn guard() -> impl Strategy<Value = GuardPlan> {
     let says = prop_oneof![
-        4 => Just(GuardSays::Pass),
+        8 => Just(GuardSays::Pass),
         1 => Just(GuardSays::Reject),
         1 => Just(GuardSays::Fail),
         1 => Just(GuardSays::Nothing),
@@ -166,7 +168,7 @@ fn breakers() -> impl Strategy<Value = BreakerChoice> {
 fn open() -> impl Strategy<Value = Vec<Operation>> {
     prop_oneof![
         3 => Just(Vec::new()),
-        1 => proptest::sample::subsequence(Operation::ALL.to_vec(), 1..=3),
+        1 => prop::sample::subsequence(Operation::ALL.to_vec(), 1..=3),
     ]
 }
 
@@ -207,8 +209,8 @@ fn request() -> impl Strategy<Value = RequestPlan> {
 }
 
 fn store() -> impl Strategy<Value = StorePlan> {
-    let identity = prop_oneof![4 => select(&[Some("ada"), Some("bob")][..]), 1 => Just(None)];
-    let flag = option::of(any::<bool>());
+    let identity = prop_oneof![8 => select(&[Some("ada"), Some("bob")][..]), 1 => Just(None)];
+    let flag = prop_oneof![3 => Just(None), 3 => Just(Some(false)), 2 => Just(Some(true))];
     (behaviour(identity), vec(behaviour(flag), 2), behaviour(vec(taken(), 3)))
         .prop_map(|(identity, flags, take)| StorePlan { identity, flags, take })
 }
@@ -222,7 +224,7 @@ fn behaviour<T: Clone + std::fmt::Debug + 'static>(
         StoreErrorKind::Saturated,
     ];
     let outcome = prop_oneof![
-        5 => value.prop_map(|value| Some(Ok(value))),
+        10 => value.prop_map(|value| Some(Ok(value))),
         2 => select(Vec::from(kinds)).prop_map(|kind| Some(Err(kind))),
         1 => Just(None),
     ];
@@ -232,7 +234,7 @@ fn behaviour<T: Clone + std::fmt::Debug + 'static>(
 fn taken() -> impl Strategy<Value = Taken> {
     let wait = || millis(&[1, 999, 1_000, 1_001, 59_500]);
     prop_oneof![
-        4 => (0..=4_u32, wait()).prop_map(|(remaining, reset)| Taken {
+        9 => (0..=4_u32, wait()).prop_map(|(remaining, reset)| Taken {
             allowed: true,
             remaining,
             retry_after: if remaining == 0 { reset } else { Duration::ZERO },
