@@ -1,4 +1,5 @@
 //! Integration tests, a module per subject.
 
+mod outage;
 mod redis_store;
 mod store_contract;
