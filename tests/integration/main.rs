@@ -2,5 +2,6 @@
 
 mod chain;
 mod chain_model;
+mod outage;
 mod redis_store;
 mod store_contract;
