@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, Ordering, fence},
     },
     time::Duration,
 };
@@ -159,6 +159,8 @@ impl StoreBreaker {
                 breaker = self.name(),
                 "the breaker has opened: guards answer without the store until it serves"
             );
+            // Pairs with the fence of a prober that ends: either this sees its mark gone, or it sees the breaker open.
+            fence(Ordering::SeqCst);
             self.ensure_prober();
         }
     }
@@ -194,6 +196,7 @@ impl Prober {
         while self.0.is_some() {
             breaker.probe_until_closed().await;
             breaker.probing.store(false, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
             // The breaker may have opened again since the last look, by a failure that still saw the mark. With no
             // traffic nobody else would notice.
             let reopened = breaker.breaker.probe_in().is_some();
