@@ -6,3 +6,5 @@ mod outage;
 mod process;
 mod settings;
 mod shutdown;
+#[cfg(feature = "tls")]
+mod tls;
