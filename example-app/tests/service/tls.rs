@@ -71,5 +71,9 @@ fn a_server_that_nobody_vouches_for_is_an_outage() {
     let service = Service::start(&[("REDIS_URL", &redis.url), ("SSL_CERT_FILE", &stranger.authority)]);
     eventually("it says why", || service.log().contains("cannot connect to Redis"));
     let answer = service.checkout(KEY);
-    assert_eq!((answer.status, answer.error().as_str()), (503, "auth_unavailable"), "{answer:?}");
+    assert_eq!(
+        (answer.status, answer.error().as_str()),
+        (503, "auth_unavailable"),
+        "{answer:?}"
+    );
 }

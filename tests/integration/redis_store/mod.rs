@@ -2,6 +2,7 @@
 
 mod contents;
 mod limiter;
+mod old_server;
 mod outage;
 
 use std::time::Duration;

@@ -54,9 +54,7 @@ impl Connector {
             Ok::<_, SendError>(())
         });
         let connection = match self.connect_with(&self.resp3, &config).await {
-            Err(error) if error.kind() == ErrorKind::RESP3NotSupported => {
-                self.connect_with(&self.resp2, &self.config()).await
-            }
+            Err(error) if refuses_resp3(&error) => self.connect_with(&self.resp2, &self.config()).await,
             connection => connection,
         };
         Ok(Connection::own(connection?, health))
@@ -104,6 +102,17 @@ impl bb8::ManageConnection for Connector {
     fn has_broken(&self, connection: &mut Connection) -> bool {
         connection.is_dead()
     }
+}
+
+/// Whether the server does not know `HELLO`. redis-rs knows one wording of that, Redis has had two, and proxies have theirs.
+fn refuses_resp3(error: &RedisError) -> bool {
+    let is_unknown = |detail: &str| {
+        let detail = detail.to_ascii_lowercase();
+        detail.contains("unknown command") && detail.contains("hello")
+    };
+    error.kind() == ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || error.detail().is_some_and(is_unknown)
 }
 
 fn tcp_settings() -> TcpSettings {
