@@ -43,6 +43,8 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
         println!("  curl -i -H 'x-api-key: {DEMO_KEY}' http://{address}/api/checkout");
         println!("  curl -i http://{address}/api/catalog");
         println!("  curl -s http://{address}/readyz");
+    } else {
+        println!("keys and flags come from Redis: see `example-app key` and `example-app flag`");
     }
 
     Server::new_with_acceptor(acceptor)

@@ -1,4 +1,4 @@
-//! A guarded service while its Redis goes and comes back: what it answers, how long that takes, and what it asks meanwhile.
+//! A guarded service while its Redis goes and comes back: what it answers, how soon, and what it asks meanwhile.
 //!
 //! Deadlines are longer than the defaults, so that a busy machine is not taken for an outage.
 

@@ -54,3 +54,18 @@ pub async fn eventually<F: AsyncFnMut() -> bool>(what: &str, mut condition: F) {
         .await
         .unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"));
 }
+
+/// The examples in the README and in the book, compiled and run as they stand there.
+#[cfg(doctest)]
+mod examples {
+    #[doc = include_str!("../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../docs/src/guide.md")]
+    mod guide {}
+    #[doc = include_str!("../../docs/src/guards.md")]
+    mod guards {}
+    #[doc = include_str!("../../docs/src/architecture.md")]
+    mod architecture {}
+    #[doc = include_str!("../../docs/src/dependencies.md")]
+    mod dependencies {}
+}
