@@ -145,8 +145,11 @@ impl StoreBreaker {
         match self.breaker.try_acquire() {
             Ok(permit) => Some(permit),
             Err(_open) => {
-                // The tokio runtime that held the prober may have gone while this breaker lives on.
-                self.ensure_prober();
+                // The tokio runtime that held the prober may have gone while this breaker lives on. A cheap look is enough:
+                // the next refusal looks again.
+                if !self.probing.load(Ordering::Relaxed) {
+                    self.ensure_prober();
+                }
                 None
             }
         }
@@ -164,9 +167,6 @@ impl StoreBreaker {
     }
 
     fn ensure_prober(self: &Arc<Self>) {
-        if self.probing.load(Ordering::Relaxed) {
-            return;
-        }
         // Without a tokio runtime there is nobody to ask; the next refusal inside one tries again.
         let Ok(handle) = Handle::try_current() else { return };
         if !self.probing.swap(true, Ordering::SeqCst) {
@@ -193,9 +193,10 @@ impl Prober {
     async fn probe_while_marked(&mut self, breaker: &StoreBreaker) {
         while self.0.is_some() {
             breaker.probe_until_closed().await;
-            breaker.probing.store(false, Ordering::SeqCst);
             // The breaker may have opened again since the last look, by a failure that still saw the mark. With no
-            // traffic nobody else would notice.
+            // traffic nobody else would notice. Swapped, not stored: of two swaps the later sees what came before the
+            // earlier, so that either that failure finds the mark gone or this task finds the breaker open.
+            breaker.probing.swap(false, Ordering::SeqCst);
             let reopened = breaker.breaker.probe_in().is_some();
             if !reopened || breaker.probing.swap(true, Ordering::SeqCst) {
                 self.0 = None;
