@@ -1,6 +1,6 @@
 //! Settings of a runtime, validated when it is built.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use poem::http::{HeaderName, HeaderValue};
 use tokio::runtime::Handle;
@@ -244,8 +244,16 @@ impl Builder {
         if !(1..=128).contains(&self.ipv6_prefix) {
             return Err(invalid("ipv6_prefix", "must be from 1 to 128 bits"));
         }
-        if let BreakerChoice::Named("") = self.breakers {
-            return Err(invalid("breakers", "a breaker's name must not be empty"));
+        match self.breakers {
+            BreakerChoice::Named("") => return Err(invalid("breakers", "a breaker's name must not be empty")),
+            // As in the attribute: under these names the other choices know breakers with probes of their own.
+            BreakerChoice::Named("store" | "auth" | "flag" | "rate_limit") => {
+                return Err(invalid(
+                    "breakers",
+                    "has a name that a shared or a per-operation breaker has already",
+                ));
+            }
+            _ => {}
         }
         let auth_header = HeaderName::from_bytes(self.auth_header.as_bytes())
             .map_err(|_| invalid("auth_header", "is not the name of a header"))?;
@@ -266,7 +274,12 @@ impl Builder {
         match &self.store {
             None => Err(BuildError::NoStore),
             Some(Source::Redis(url)) => {
-                let mut redis = RedisStore::builder(url).reconnect_cap(self.breaker.open_for());
+                // Within what the store takes: an open time beyond that is no mistake of its own.
+                let reconnect_cap = self
+                    .breaker
+                    .open_for()
+                    .clamp(*RECONNECT_CAP.start(), *RECONNECT_CAP.end());
+                let mut redis = RedisStore::builder(url).reconnect_cap(reconnect_cap);
                 if let Some(api_keys) = self.api_keys {
                     redis = redis.api_keys(api_keys);
                 }
@@ -297,6 +310,9 @@ impl Builder {
 /// Longest deadline of a guard. What takes longer is no guard.
 const DEADLINE_MAX: Duration = Duration::from_secs(60 * 60);
 
+/// What a Redis store takes for the longest wait between two attempts to connect.
+const RECONNECT_CAP: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60 * 60);
+
 fn invalid(option: &'static str, reason: &'static str) -> BuildError {
     BuildError::Invalid { option, reason }
 }
@@ -325,4 +341,35 @@ pub enum BuildError {
     /// Building needs a tokio runtime around it.
     #[error("no tokio runtime: build inside one, e.g. under `#[tokio::main]`")]
     NoTokioRuntime,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn any_valid_open_time_does_for_redis() {
+        for open_for in [Duration::from_micros(1), Duration::from_secs(7 * 24 * 60 * 60)] {
+            let breaker = BreakerConfig::default().with_open_for(open_for);
+            let built = Resilience::builder()
+                .redis("redis://127.0.0.1:1")
+                .breaker(breaker)
+                .build();
+            assert!(built.is_ok(), "{open_for:?}: {built:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_breakers_own_name_is_nobody_elses() {
+        for name in ["", "store", "auth", "flag", "rate_limit"] {
+            let built = Resilience::builder()
+                .memory()
+                .breakers(BreakerChoice::Named(name))
+                .build();
+            let error = built.expect_err(name).to_string();
+            assert!(error.starts_with("option `breakers` "), "{error}");
+        }
+        let own = Resilience::builder().memory().breakers(BreakerChoice::Named("own"));
+        assert!(own.build().is_ok());
+    }
 }

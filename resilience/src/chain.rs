@@ -49,7 +49,10 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
     let bound = runtime.bound(policy);
     let mut trail = Trail::default();
 
-    let outcome = match guard(runtime, &bound, &mut request, &mut trail).await {
+    let verdict = guard(runtime, &bound, &mut request, &mut trail).await;
+    // Before the handler runs: whoever answers for one that panics, or drops one that is slow, sends them too.
+    let headers = installed.plant(trail.headers(runtime.settings.rate_limit_headers));
+    let outcome = match verdict {
         Err(refusal) => {
             let format = runtime.settings.error_body.format(request.headers());
             Ok(refusal.to_response(format))
@@ -66,7 +69,7 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
             }
         },
     };
-    installed.finish(outcome, trail.headers(runtime.settings.rate_limit_headers))
+    installed.finish(outcome, headers)
 }
 
 /// Asks all guards. `Ok` means that the handler may run.

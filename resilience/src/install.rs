@@ -43,14 +43,22 @@ impl Installed {
         }
     }
 
-    /// Sees to it that `headers` stand on the answer. With a slot the outcome stays what it is, so that a handler's
-    /// `Err` reaches the user's `catch_error`; without one an `Err` becomes its response here.
-    pub(crate) fn finish(&self, outcome: Result<Response>, headers: DecidedHeaders) -> Result<Response> {
+    /// Puts `headers` where they will stand on whatever leaves; gives them back if there is no such place.
+    pub(crate) fn plant(&self, headers: DecidedHeaders) -> DecidedHeaders {
         match self {
             Self::Planted(plant) => {
                 plant.slot().extend(headers);
-                outcome
+                DecidedHeaders::default()
             }
+            Self::Plain(_) => headers,
+        }
+    }
+
+    /// Sees to it that `headers`, those that were not planted, stand on the answer. With a slot the outcome stays what it
+    /// is, so that a handler's `Err` reaches the user's `catch_error`; without one an `Err` becomes its response here.
+    pub(crate) fn finish(&self, outcome: Result<Response>, headers: DecidedHeaders) -> Result<Response> {
+        match self {
+            Self::Planted(_) => outcome,
             Self::Plain(_) => Ok(written(headers, outcome)),
         }
     }

@@ -214,11 +214,17 @@ impl<T> Pending for Question<'_, T> {
         let Poll::Ready(answer) = answer.as_mut().poll(cx) else {
             return;
         };
-        // An answer at the first poll took no time worth a look at the clock.
-        let took = if first { Duration::ZERO } else { now.read() - asked.at };
-        if !first && now.read() > self.deadline {
+        let answered_at = match admission {
+            // Code of the user's may have kept the thread for as long as it liked, at the first poll or at any other.
+            None => Instant::now(),
+            // A store's answer at the first poll took no time worth a look at the clock.
+            Some(_) if first => asked.at,
+            Some(_) => now.read(),
+        };
+        if answered_at > self.deadline {
             return self.expire();
         }
+        let took = answered_at - asked.at;
         let admission = admission.take();
         let answer = answer.map_err(|error| {
             let kind = error.kind();

@@ -23,7 +23,7 @@ use crate::{
     observe::Observer,
     policy::{BreakerChoice, Policy},
     registry,
-    store::{MemoryStore, Probe, Store},
+    store::{MemoryStore, Probe, Store, StoreErrorKind},
     store_breaker::StoreBreakers,
     summary::PolicySummary,
 };
@@ -124,10 +124,12 @@ impl Resilience {
         let all_closed = breakers.iter().all(|breaker| breaker.state() == State::Closed);
         let deadline = Instant::now() + HEALTH_DEADLINE;
         let reachable = all_closed
-            && matches!(
-                timeout_at(deadline, self.runtime.store.probe(Probe::Write, deadline)).await,
-                Ok(Ok(()))
-            );
+            && match timeout_at(deadline, self.runtime.store.probe(Probe::Write, deadline)).await {
+                Ok(Ok(())) => true,
+                // As for the breakers: a store that forbids the probe's key is a store that answers.
+                Ok(Err(error)) => error.kind() == StoreErrorKind::Answered,
+                Err(_elapsed) => false,
+            };
         Health {
             store_reachable: reachable,
             breakers: breakers
@@ -158,7 +160,7 @@ impl fmt::Debug for Resilience {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Whether the store took a write just now.
+    /// Whether the store answered a write just now.
     pub store_reachable: bool,
     /// Name and state of each breaker, sorted by name.
     pub breakers: Vec<(String, State)>,

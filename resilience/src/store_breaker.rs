@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering, fence},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -145,8 +145,11 @@ impl StoreBreaker {
         match self.breaker.try_acquire() {
             Ok(permit) => Some(permit),
             Err(_open) => {
-                // The tokio runtime that held the prober may have gone while this breaker lives on.
-                self.ensure_prober();
+                // The tokio runtime that held the prober may have gone while this breaker lives on. A cheap look is enough:
+                // the next refusal looks again.
+                if !self.probing.load(Ordering::Relaxed) {
+                    self.ensure_prober();
+                }
                 None
             }
         }
@@ -159,16 +162,11 @@ impl StoreBreaker {
                 breaker = self.name(),
                 "the breaker has opened: guards answer without the store until it serves"
             );
-            // Pairs with the fence of a prober that ends: either this sees its mark gone, or it sees the breaker open.
-            fence(Ordering::SeqCst);
             self.ensure_prober();
         }
     }
 
     fn ensure_prober(self: &Arc<Self>) {
-        if self.probing.load(Ordering::Relaxed) {
-            return;
-        }
         // Without a tokio runtime there is nobody to ask; the next refusal inside one tries again.
         let Ok(handle) = Handle::try_current() else { return };
         if !self.probing.swap(true, Ordering::SeqCst) {
@@ -195,10 +193,10 @@ impl Prober {
     async fn probe_while_marked(&mut self, breaker: &StoreBreaker) {
         while self.0.is_some() {
             breaker.probe_until_closed().await;
-            breaker.probing.store(false, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
             // The breaker may have opened again since the last look, by a failure that still saw the mark. With no
-            // traffic nobody else would notice.
+            // traffic nobody else would notice. Swapped, not stored: of two swaps the later sees what came before the
+            // earlier, so that either that failure finds the mark gone or this task finds the breaker open.
+            breaker.probing.swap(false, Ordering::SeqCst);
             let reopened = breaker.breaker.probe_in().is_some();
             if !reopened || breaker.probing.swap(true, Ordering::SeqCst) {
                 self.0 = None;

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use poem::{
-    FromRequest, Request, RequestBody, Result,
-    http::{Extensions, HeaderName},
+    FromRequest, Request, RequestBody, Response, Result,
+    error::ResponseError,
+    http::{Extensions, HeaderName, StatusCode},
 };
 
 use super::{BoxError, BoxFuture};
@@ -51,15 +52,29 @@ impl<'a> FromRequest<'a> for Identity {
     async fn from_request(request: &'a Request, _body: &mut RequestBody) -> Result<Self> {
         match Self::of(request) {
             Some(identity) => Ok(identity.clone()),
-            None => {
-                tracing::error!(
-                    path = request.uri().path(),
-                    "a handler takes an `Identity`, but nothing verified the caller: write `auth = \"fail_closed\"` in \
-                     its `#[resilient(…)]`"
-                );
-                Err(Error::identity_missing().into())
-            }
+            None => Err(Unverified(request.uri().path().to_owned()).into()),
         }
+    }
+}
+
+/// No identity for the handler at this path. A mistake of the service's only once it is answered with:
+/// `Option<Identity>` makes `None` of it.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing verified the caller of {0}")]
+struct Unverified(String);
+
+impl ResponseError for Unverified {
+    fn status(&self) -> StatusCode {
+        Error::identity_missing().http_status()
+    }
+
+    fn as_response(&self) -> Response {
+        tracing::error!(
+            path = self.0,
+            "a handler takes an `Identity`, but nothing verified the caller: write `auth = \"fail_closed\"` in its \
+             `#[resilient(…)]`"
+        );
+        Error::identity_missing().as_response()
     }
 }
 

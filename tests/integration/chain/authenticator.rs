@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use poem::{Request, handler, http::header, web::Data};
 use resilience::{
     Identity,
@@ -31,6 +32,11 @@ impl Authenticator for Sessions {
                 "slow" => {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                     Ok(Verified::new("ada"))
+                }
+                "blocks" => {
+                    // The clock stands still for all but this: as if the thread had been kept that long.
+                    tokio::time::advance(Duration::from_millis(151)).now_or_never();
+                    Ok(Verified::new("ada").with(Scopes("read write")))
                 }
                 _ => Err(AuthError::Invalid),
             }
@@ -86,6 +92,12 @@ async fn it_fails_closed_and_shows_no_cause() {
 async fn its_deadline_is_the_guards() {
     let (answered, took) = sent(&[("authorization", "slow")]).await;
     assert_eq!((answered.code().as_str(), took), ("auth_unavailable", ms(150)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_kept_the_thread_past_the_deadline_lets_nobody_in() {
+    let (answered, _) = sent(&[("authorization", "blocks")]).await;
+    assert_eq!(answered.summary(), (503, "auth_unavailable".into()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use poem::{
-    EndpointExt, Error, IntoResponse, Response, Result, Route, get, handler, http::StatusCode, middleware::CatchPanic,
+    Endpoint, EndpointExt, Error, IntoResponse, Response, Result, Route, get, handler, http::StatusCode,
+    middleware::CatchPanic,
 };
 use resilience::{
     Resilience, resilient,
@@ -22,6 +23,12 @@ async fn failing() -> Result<()> {
 #[handler]
 async fn panicking() {
     panic!("the handler's own");
+}
+
+#[resilient(rate_limit(30, 60))]
+#[handler]
+async fn hanging() {
+    std::future::pending().await
 }
 
 #[resilient(rate_limit(30, 60))]
@@ -115,7 +122,7 @@ async fn as_data_the_chain_answers_for_the_error() {
 #[tokio::test(start_paused = true)]
 async fn an_error_with_no_header_to_carry_leaves_as_it_is() {
     let installed = with_no_header.with(runtime());
-    assert!(poem::Endpoint::call(&installed, request(&[])).await.is_err());
+    assert!(installed.call(request(&[])).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,8 +137,23 @@ async fn the_guards_know_better_than_the_handler() {
 async fn a_panic_is_for_who_catches_it_and_the_next_request_is_served() {
     let app = panicking.with(CatchPanic::new()).with(runtime());
     for _ in 0..3 {
-        assert_eq!(ask(&app, request(&[])).await.status, 500);
+        let answered = ask(&app, request(&[])).await;
+        assert_eq!(answered.status, 500);
+        assert_eq!(answered.lines(), LIMITER);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_answers_for_a_handler_that_it_dropped_sends_the_headers_too() {
+    let app = hanging
+        .around(|endpoint, request| async move {
+            let answer = tokio::time::timeout(ms(500), endpoint.call(request)).await;
+            answer.unwrap_or_else(|_elapsed| Ok("dropped".into_response()))
+        })
+        .with(runtime());
+    let answered = ask(&app, request(&[])).await;
+    assert_eq!(answered.summary(), (200, "dropped".into()));
+    assert_eq!(answered.lines(), LIMITER);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::{
 
 use poem::{EndpointExt, handler};
 use resilience::{
-    resilient,
+    Identity, resilient,
     store::StoreErrorKind,
     testing::{Answer, ScriptedStore},
 };
@@ -26,6 +26,14 @@ async fn flagged() {}
 #[resilient(flag("outage-log-lonely", default = false))]
 #[handler]
 async fn not_installed() {}
+
+#[handler]
+async fn greeting(user: Option<Identity>) -> String {
+    user.map_or_else(|| "stranger".into(), |Identity(user)| user)
+}
+
+#[handler]
+async fn unverified(_user: Identity) {}
 
 /// Keeps warnings and errors of this crate, a line each.
 #[derive(Clone, Default)]
@@ -101,4 +109,20 @@ async fn a_missing_runtime_is_an_error_with_the_line_that_mends_it() {
         "{lines:?}"
     );
     assert!(lines[0].contains("not_installed"), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_identity_is_an_error_unless_the_handler_serves_strangers() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    assert_eq!(ask(&greeting, request(&[])).await.summary(), (200, "stranger".into()));
+    assert_eq!(log.lines(), [""; 0]);
+
+    assert_eq!(
+        ask(&unverified, request(&[])).await.summary(),
+        (500, "identity_missing".into())
+    );
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("auth = \"fail_closed\""), "{lines:?}");
 }

@@ -100,6 +100,7 @@ async fn a_store_that_answers_a_probe_with_nonsense_is_back() {
     store.on_probe(Answer::error(StoreErrorKind::Answered));
     sleep(OPEN_FOR + ms(500)).await;
     assert!(is_closed(&resilience));
+    assert!(!resilience.health().await.is_degraded());
 }
 
 #[tokio::test(start_paused = true)]

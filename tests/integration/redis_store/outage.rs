@@ -13,6 +13,7 @@ use bb8_redis::{RedisConnectionManager, bb8};
 use resilience::store::{Probe, RedisStore, Store, StoreAdmin, StoreErrorKind};
 use resilience_tests::{PATIENCE, Proxy, RedisServer, eventually};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
     time::{Instant, timeout_at},
 };
@@ -139,6 +140,25 @@ async fn attempts_to_connect_back_off() {
     asked.store(false, Ordering::Relaxed);
     asking.await.unwrap();
     assert!(attempts[5] - attempts[0] >= Duration::from_millis(50 + 100));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_drops_every_connection_after_its_handshake_is_not_stormed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let _store = RedisStore::new(url).unwrap();
+    // Two at once for each loss, and two more each time that the pool is brought back to its size.
+    let mut attempts = Vec::new();
+    while attempts.len() < 16 {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        attempts.push(Instant::now());
+        // HELLO and two CLIENT SETINFO.
+        _ = connection.read(&mut [0; 1_024]).await;
+        _ = connection
+            .write_all(b"%1\r\n$5\r\nproto\r\n:3\r\n+OK\r\n+OK\r\n")
+            .await;
+    }
+    assert!(attempts[15] - attempts[0] >= Duration::from_millis(300));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

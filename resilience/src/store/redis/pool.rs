@@ -121,6 +121,9 @@ fn saturated() -> StoreError {
     StoreError::new(StoreErrorKind::Saturated, "no connection of the pool was free in time")
 }
 
+/// The first loss is swept at once, and the next no sooner than this.
+const BETWEEN_SWEEPS: Duration = Duration::from_millis(100);
+
 /// Takes dead connections out of a pool when they die. bb8 would meet them at a checkout only, and under a live one, which
 /// is always handed out first, never.
 #[derive(Debug)]
@@ -132,6 +135,9 @@ impl Sweeper {
             loop {
                 link.loss().await;
                 sweep(&pool);
+                // A loss meanwhile is not forgotten, only swept later: a server that greets and then hangs up would be
+                // stormed otherwise, since each greeting ends the back-off.
+                tokio::time::sleep(BETWEEN_SWEEPS).await;
             }
         });
         Self(task.abort_handle())
