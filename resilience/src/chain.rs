@@ -234,8 +234,8 @@ async fn users_guards(bound: &Bound, request: &Request, trail: &mut Trail<'_>) -
             undecided => {
                 let name = guard.guard.name();
                 match &undecided {
-                    Some(Err(error)) => guard.complaints.say(name, error),
-                    _ => guard.complaints.say(name, &"it did not decide within its deadline"),
+                    Some(Err(error)) => guard.complaints.say(&name, error),
+                    _ => guard.complaints.say(&name, &"it did not decide within its deadline"),
                 }
                 match guard.guard.on_outage() {
                     GuardOutage::FailOpen => {

@@ -149,14 +149,14 @@ const COMPLAINT_EVERY: u64 = 1_000_000_000;
 
 impl Complaints {
     /// Says that a guard had to do without the store. An open breaker has said so itself when it opened.
-    pub(crate) fn about(&self, guard: &str, outage: &Outage) {
+    pub(crate) fn about(&self, guard: &dyn Display, outage: &Outage) {
         if !matches!(outage, Outage::BreakerOpen) {
             self.say(guard, outage);
         }
     }
 
     /// Says that a guard could not decide.
-    pub(crate) fn say(&self, guard: &str, reason: &dyn Display) {
+    pub(crate) fn say(&self, guard: &dyn Display, reason: &dyn Display) {
         let now = Clock::system().nanos();
         let last = self.last.load(Ordering::Relaxed);
         let due = last == 0 || now.saturating_sub(last) >= COMPLAINT_EVERY;
@@ -167,7 +167,7 @@ impl Complaints {
                 .is_ok()
         {
             let unsaid = self.unsaid.swap(0, Ordering::Relaxed);
-            tracing::warn!(guard, %reason, unsaid, "a guard fell back");
+            tracing::warn!(%guard, %reason, unsaid, "a guard fell back");
         } else {
             self.unsaid.fetch_add(1, Ordering::Relaxed);
         }

@@ -279,7 +279,7 @@ impl<'a> AuthQuestion<'a> {
             }
             Err(outage) => {
                 auth.tally.count(Answer::Unavailable);
-                auth.complaints.about("auth", &outage);
+                auth.complaints.about(&"auth", &outage);
                 Err(Error::auth_unavailable().with_retry_after(runtime.settings.retry_after))
             }
         }

@@ -65,7 +65,7 @@ pub(crate) fn read<'a>(
             (on, None)
         }
         Err(outage) => {
-            flag.complaints.about(flag.spec.name, &outage);
+            flag.complaints.about(&format_args!("flag:{}", flag.spec.name), &outage);
             trail.flag_fell_back(flag);
             let stale = flag
                 .spec

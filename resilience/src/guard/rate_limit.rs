@@ -83,7 +83,7 @@ fn fall_back<'a>(
     takes: &[Take<'_>],
     trail: &mut Trail<'a>,
 ) -> Result<(), Error> {
-    quotas.complaints.about("rate_limit", outage);
+    quotas.complaints.about(&"rate_limit", outage);
     let falls = |to: OnOutage| move |(quota, _): &(&BoundQuota, &Take<'_>)| quota.spec.on_outage == to;
     let pairs = || quotas.all.iter().zip(takes);
 

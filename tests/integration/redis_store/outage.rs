@@ -154,9 +154,7 @@ async fn a_server_that_drops_every_connection_after_its_handshake_is_not_stormed
         attempts.push(Instant::now());
         // HELLO and two CLIENT SETINFO.
         _ = connection.read(&mut [0; 1_024]).await;
-        _ = connection
-            .write_all(b"%1\r\n$5\r\nproto\r\n:3\r\n+OK\r\n+OK\r\n")
-            .await;
+        _ = connection.write_all(b"%1\r\n$5\r\nproto\r\n:3\r\n+OK\r\n+OK\r\n").await;
     }
     assert!(attempts[15] - attempts[0] >= Duration::from_millis(300));
 }
