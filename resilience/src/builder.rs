@@ -99,6 +99,9 @@ impl Builder {
     }
 
     /// Keeps them in this process: for development, tests, and services of one instance.
+    ///
+    /// It begins with no API key, so that every handler with `auth` answers 401; hand a [`MemoryStore`] that knows some to
+    /// [`store`](Self::store) instead.
     pub fn memory(self) -> Self {
         self.store(MemoryStore::new())
     }

@@ -82,6 +82,6 @@ pub use crate::{
 pub mod testing {
     pub use crate::{
         clock::Clock,
-        store::testing::{Answer, ScriptedStore},
+        store::testing::{Answer, Calls, ScriptedStore},
     };
 }
