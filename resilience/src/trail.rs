@@ -153,14 +153,15 @@ impl DecidedHeaders {
     pub(crate) fn write(self, response: &mut Response) {
         let headers = response.headers_mut();
         headers.reserve(self.0.len());
-        // Values of one name stand together: the first replaces what was there, the others join it.
-        for group in self.0.chunk_by(|(a, _), (b, _)| a == b) {
-            for (place, (name, value)) in group.iter().enumerate() {
-                if place == 0 {
-                    headers.insert(name, value.clone());
-                } else {
-                    headers.append(name, value.clone());
-                }
+        // Values of one name stand together: the first replaces what was there, the others join it. Moved, not cloned: the
+        // first clone of a value costs an allocation.
+        let mut previous = None;
+        for (name, value) in self.0 {
+            if previous.as_ref() == Some(&name) {
+                headers.append(&name, value);
+            } else {
+                headers.insert(&name, value);
+                previous = Some(name);
             }
         }
     }
