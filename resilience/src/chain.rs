@@ -52,24 +52,19 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
     let verdict = guard(runtime, &bound, &mut request, &mut trail).await;
     // Before the handler runs: whoever answers for one that panics, or drops one that is slow, sends them too.
     let headers = installed.plant(trail.headers(runtime.settings.rate_limit_headers));
+    let format = runtime.settings.error_body.format(request.headers());
     let outcome = match verdict {
-        Err(refusal) => {
-            let format = runtime.settings.error_body.format(request.headers());
-            Ok(refusal.to_response(format))
-        }
+        Err(refusal) => Ok(refusal.to_response(format)),
         // Called right here: every async fn between would hold the request and the handler's future once more.
         Ok(()) => match policy.deadline() {
             None => handler.call(request).await.map(IntoResponse::into_response),
-            Some(budget) => {
-                let format = runtime.settings.error_body.format(request.headers());
-                match Box::pin(deadline::scope(budget, handler.call(request))).await {
-                    Ok(outcome) => outcome.map(IntoResponse::into_response),
-                    Err(exceeded) => Ok(Error::from(exceeded).to_response(format)),
-                }
-            }
+            Some(budget) => match Box::pin(deadline::scope(budget, handler.call(request))).await {
+                Ok(outcome) => outcome.map(IntoResponse::into_response),
+                Err(exceeded) => Ok(Error::from(exceeded).to_response(format)),
+            },
         },
     };
-    installed.finish(outcome, headers)
+    installed.finish(outcome, headers, format)
 }
 
 /// Asks all guards. `Ok` means that the handler may run.

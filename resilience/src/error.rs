@@ -8,7 +8,11 @@ use poem::{
     http::{HeaderValue, StatusCode, header},
 };
 
-use crate::{body::BodyFormat, breaker::CircuitOpen, deadline::DeadlineExceeded};
+use crate::{
+    body::BodyFormat,
+    breaker::{CallError, CircuitOpen},
+    deadline::DeadlineExceeded,
+};
 
 /// A refusal, with everything that its answer needs: a stable code, an HTTP status and when to try again.
 ///
@@ -238,6 +242,17 @@ impl ResponseError for CircuitOpen {
     }
 }
 
+/// An open circuit answers 503 `circuit_open`, and the call's own error whatever it answers elsewhere: `?` in a handler
+/// does what it should.
+impl<E: Into<poem::Error>> From<CallError<E>> for poem::Error {
+    fn from(error: CallError<E>) -> Self {
+        match error {
+            CallError::Open(open) => open.into(),
+            CallError::Inner(error) => error.into(),
+        }
+    }
+}
+
 impl ResponseError for DeadlineExceeded {
     fn status(&self) -> StatusCode {
         StatusCode::GATEWAY_TIMEOUT
@@ -246,6 +261,14 @@ impl ResponseError for DeadlineExceeded {
     fn as_response(&self) -> Response {
         Error::from(*self).as_response()
     }
+}
+
+/// The refusal that an error of a handler stands for, if it is one of this crate's.
+pub(crate) fn refusal_in(error: &poem::Error) -> Option<Error> {
+    let refusal = error.downcast_ref::<Error>().cloned();
+    let open = || error.downcast_ref::<CircuitOpen>().copied().map(Error::from);
+    let late = || error.downcast_ref::<DeadlineExceeded>().copied().map(Error::from);
+    refusal.or_else(open).or_else(late)
 }
 
 /// Seconds for `Retry-After`: rounded up, so that a client which obeys is not early, and at least 1.

@@ -4,7 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use poem::{Endpoint, FromRequest, IntoResponse, Middleware, Request, RequestBody, Response, Result};
 
-use crate::{error::Error, runtime::Resilience, trail::DecidedHeaders};
+use crate::{
+    body::BodyFormat,
+    error::{self, Error},
+    runtime::Resilience,
+    trail::DecidedHeaders,
+};
 
 /// What a request carries to its guarded handler.
 #[derive(Clone)]
@@ -56,17 +61,26 @@ impl Installed {
 
     /// Sees to it that `headers`, those that were not planted, stand on the answer. With a slot the outcome stays what it
     /// is, so that a handler's `Err` reaches the user's `catch_error`; without one an `Err` becomes its response here.
-    pub(crate) fn finish(&self, outcome: Result<Response>, headers: DecidedHeaders) -> Result<Response> {
+    pub(crate) fn finish(
+        &self,
+        outcome: Result<Response>,
+        headers: DecidedHeaders,
+        format: BodyFormat,
+    ) -> Result<Response> {
         match self {
             Self::Planted(_) => outcome,
-            Self::Plain(_) => Ok(written(headers, outcome)),
+            Self::Plain(_) => Ok(written(headers, outcome, format)),
         }
     }
 }
 
 /// The answer, which it is for good now, with the headers on it.
-fn written(headers: DecidedHeaders, outcome: Result<Response>) -> Response {
-    let mut response = outcome.unwrap_or_else(|error| error.into_response());
+fn written(headers: DecidedHeaders, outcome: Result<Response>, format: BodyFormat) -> Response {
+    let mut response = outcome.unwrap_or_else(|error| match error::refusal_in(&error) {
+        // A handler may refuse as the guards do: then it looks the same.
+        Some(refusal) => refusal.to_response(format),
+        None => error.into_response(),
+    });
     headers.write(&mut response);
     response
 }
@@ -98,13 +112,16 @@ impl<E: Endpoint> Endpoint for ResilienceEndpoint<E> {
             resilience: self.resilience.clone(),
             slot: Mutex::default(),
         });
+        let format = self.resilience.runtime.settings.error_body.format(request.headers());
         request.extensions_mut().insert(Arc::clone(&plant));
         let outcome = self.inner.call(request).await.map(IntoResponse::into_response);
         let headers = std::mem::take(&mut *plant.slot());
-        if headers.is_empty() {
+        let is_ours = |error: &poem::Error| error::refusal_in(error).is_some();
+        if headers.is_empty() && !outcome.as_ref().is_err_and(is_ours) {
+            // An error of the user's own, of a handler that is not guarded: none of our business.
             outcome
         } else {
-            Ok(written(headers, outcome))
+            Ok(written(headers, outcome, format))
         }
     }
 }

@@ -43,6 +43,8 @@ pub mod client;
 pub mod clock;
 pub mod deadline;
 pub mod guard;
+/// What the attribute says, as data: public for the code that it generates.
+#[doc(hidden)]
 pub mod policy;
 pub mod store;
 
@@ -72,8 +74,8 @@ pub use crate::{
     error::Error,
     guard::auth::Identity,
     install::ResilienceEndpoint,
-    policy::{BreakerChoice, Policy},
-    runtime::{Health, RateLimitHeaders, Resilience, VerifyError},
+    policy::BreakerChoice,
+    runtime::{BreakerView, Health, RateLimitHeaders, Resilience, VerifyError},
     summary::{GuardSummary, PolicySummary},
 };
 

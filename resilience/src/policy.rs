@@ -279,6 +279,7 @@ impl RateLimit {
 
 /// Who shares a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Key {
     /// One bucket per client address (IPv6: per prefix).
     Ip,
@@ -292,6 +293,7 @@ pub enum Key {
 
 /// How a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// The count of the current window plus the share of the previous one that still overlaps.
     SlidingWindow,

@@ -146,7 +146,8 @@ impl<'a, T> Question<'a, T> {
         } else {
             State::Asking {
                 admission,
-                answer: ask(deadline),
+                // The guard's own: whoever is asked must not take a caller's short budget for its own slowness.
+                answer: ask(own),
                 polled: false,
             }
         };

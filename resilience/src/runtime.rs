@@ -99,10 +99,10 @@ impl Resilience {
         }
     }
 
-    /// The breakers in front of the store, sorted by name: to look at, and to watch.
+    /// The breakers in front of the store, sorted by name: to look at. [`events`](Self::events) tells of their changes.
     #[must_use]
-    pub fn breakers(&self) -> Vec<CircuitBreaker> {
-        self.runtime.breakers.all()
+    pub fn breakers(&self) -> Vec<BreakerView> {
+        self.runtime.breakers.all().into_iter().map(BreakerView).collect()
     }
 
     /// Openings, half-openings and closings of all breakers in front of the store, from now on. A receiver that falls 64
@@ -153,6 +153,30 @@ impl fmt::Debug for Resilience {
             .field("store", &self.runtime.store)
             .field("breakers", &self.runtime.settings.breakers)
             .finish_non_exhaustive()
+    }
+}
+
+/// A breaker in front of the store, to look at: only guards and their prober may change it.
+#[derive(Clone, Debug)]
+pub struct BreakerView(CircuitBreaker);
+
+impl BreakerView {
+    /// Its name: `store`, an operation's, or its own.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Where it stands now.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.0.state()
+    }
+
+    /// How long it stays open, zero once a probe is due; `None` while it is closed or half-open.
+    #[must_use]
+    pub fn open_remaining(&self) -> Option<Duration> {
+        self.0.open_remaining()
     }
 }
 

@@ -153,15 +153,15 @@ impl DecidedHeaders {
     pub(crate) fn write(self, response: &mut Response) {
         let headers = response.headers_mut();
         headers.reserve(self.0.len());
-        // Values of one name stand together: the first replaces what was there, the others join it. Moved, not cloned: the
-        // first clone of a value costs an allocation.
-        let mut previous = None;
+        // Several may fall back, in a handler within a handler too: each is named, after what others said is gone.
+        let (mut flags, mut guards) = (false, false);
         for (name, value) in self.0 {
-            if previous.as_ref() == Some(&name) {
+            let again = (name == FLAG_FALLBACK && std::mem::replace(&mut flags, true))
+                || (name == GUARD_FALLBACK && std::mem::replace(&mut guards, true));
+            if again {
                 headers.append(&name, value);
             } else {
                 headers.insert(&name, value);
-                previous = Some(name);
             }
         }
     }

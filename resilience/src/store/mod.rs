@@ -22,7 +22,7 @@ pub use self::{
     memory::{MemoryStore, MemoryStoreBuilder},
     redis::{RedisStore, RedisStoreBuilder, RedisStoreError},
 };
-use crate::policy::Algorithm;
+pub use crate::policy::Algorithm;
 
 /// The future that a store's operation returns.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -30,7 +30,8 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// A place that answers the guards' questions.
 ///
 /// Every operation is one atomic decision. `deadline` says until when its answer is of use: the caller drops the future
-/// at that instant, so an implementation needs no timer of its own; it may read the instant to bound what it starts.
+/// at that instant at the latest (earlier, if it has less time itself), so an implementation needs no timer of its own;
+/// it may read the instant to bound what it starts.
 ///
 /// # Cancel safety
 ///
@@ -54,6 +55,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
 /// What must work for a breaker to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Probe {
     /// A write: a demoted primary still answers a `PING`.
     Write,

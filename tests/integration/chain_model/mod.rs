@@ -11,9 +11,9 @@ use std::{future::Future, time::Duration};
 use poem::{Endpoint, EndpointExt, Request, Response, Result};
 use proptest::{prelude::*, test_runner::TestCaseError};
 use resilience::{
-    Policy, Resilience,
+    Resilience,
     breaker::{BreakerConfig, State},
-    policy::{Auth, Flag, RateLimit},
+    policy::{Auth, Flag, Policy, RateLimit},
     testing::{Clock, ScriptedStore},
 };
 use tokio::time::{Instant, advance, sleep_until};

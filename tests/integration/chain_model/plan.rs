@@ -7,9 +7,9 @@ use poem::{
     http::{HeaderValue, StatusCode},
 };
 use resilience::{
-    BreakerChoice, Error, Identity, Policy,
+    BreakerChoice, Error, Identity,
     guard::{BoxError, BoxFuture, Guard, GuardOutage, Verdict},
-    policy::{Algorithm, Auth, Flag, Key, OnOutage, RateLimit},
+    policy::{Algorithm, Auth, Flag, Key, OnOutage, Policy, RateLimit},
     store::{StoreErrorKind, Taken},
     testing::{Answer, ScriptedStore},
 };

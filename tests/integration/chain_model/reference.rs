@@ -134,6 +134,7 @@ impl<'a> Reference<'a> {
                     Key::Ip | Key::Global => "everybody",
                     Key::User => user.expect("it is verified"),
                     Key::Header(_) => step.request.tenant.unwrap_or("nobody"),
+                    other => unreachable!("no policy here has {other:?}"),
                 };
                 let counted = Quota {
                     id: name.clone(),

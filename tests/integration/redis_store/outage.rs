@@ -15,7 +15,7 @@ use resilience_tests::{PATIENCE, Proxy, RedisServer, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
-    time::{Instant, timeout_at},
+    time::{Instant, interval, timeout_at},
 };
 
 use super::{client_ids, connect, connected, quota, soon, take, within};
@@ -101,14 +101,49 @@ async fn a_probe_does_not_wait_for_the_next_attempt() {
     connected(&store).await;
     server.kill();
     eventually("the loss is noticed", async || !store.is_connected()).await;
-    // Failed probes stretch the back-off, by far beyond this test's patience.
-    for _ in 0..14 {
+    // Failed probes stretch the back-off, by far beyond this test's patience. Those that come too soon after another one
+    // do not try, so that they come at their pace here.
+    let mut pace = interval(Duration::from_millis(110));
+    for _ in 0..10 {
+        pace.tick().await;
         assert!(store.probe(Probe::Write, soon()).await.is_err());
     }
     server.restart();
     assert!(store.flag("checkout", soon()).await.is_err());
-    store.probe(Probe::Write, soon()).await.unwrap();
+    eventually("a probe connects", async || {
+        store.probe(Probe::Write, soon()).await.is_ok()
+    })
+    .await;
     store.flag("checkout", soon()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_in_a_row_do_not_storm_a_server_that_is_down() {
+    // Hangs up on whoever comes, and counts them.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let store = RedisStore::builder(format!("redis://{}", listener.local_addr().unwrap()))
+        .reconnect_cap(Duration::from_secs(60))
+        .build()
+        .unwrap();
+    let attempts = tokio::spawn(async move {
+        for attempts in 0.. {
+            match timeout_at(Instant::now() + Duration::from_secs(1), listener.accept()).await {
+                Ok(_hung_up) => {}
+                Err(_silence) => return attempts,
+            }
+        }
+        unreachable!("the range has no end")
+    });
+    let started = Instant::now();
+    let mut asked = 0;
+    while started.elapsed() < Duration::from_millis(300) {
+        assert!(store.probe(Probe::Write, soon()).await.is_err());
+        asked += 1;
+    }
+    // Two connections for each attempt that the probes could force, and some of the pool's own.
+    let attempts = attempts.await.unwrap();
+    assert!(asked > 100, "{asked}");
+    assert!(attempts < 20, "{attempts} attempts by {asked} probes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The wait after the first failure, before jitter.
-const FIRST: Duration = Duration::from_millis(100);
+pub(super) const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// Doubles the wait with each failed attempt, up to a cap, and takes up to half of it off at random.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Backoff {
         if self.holds(now) {
             return;
         }
-        self.wait = (self.wait * 2).max(FIRST).min(self.cap);
+        self.wait = (self.wait * 2).max(FIRST_WAIT).min(self.cap);
         self.next = Some(now + self.wait.mul_f64(1.0 - jitter / 2.0));
     }
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn jitter_takes_off_up_to_half() {
         let mut now = Instant::now();
-        assert_eq!(failed(&mut Backoff::new(CAP), &mut now, 1.0), FIRST / 2);
+        assert_eq!(failed(&mut Backoff::new(CAP), &mut now, 1.0), FIRST_WAIT / 2);
         assert_eq!(
             failed(&mut Backoff::new(Duration::from_millis(40)), &mut now, 0.5),
             Duration::from_millis(30)
@@ -93,7 +93,7 @@ mod tests {
         let mut backoff = Backoff::new(CAP);
         let mut now = Instant::now();
         backoff.failed(now, 0.0);
-        assert_eq!(failed(&mut backoff, &mut now, 0.0), FIRST);
+        assert_eq!(failed(&mut backoff, &mut now, 0.0), FIRST_WAIT);
     }
 
     #[test]
@@ -104,8 +104,8 @@ mod tests {
         backoff.failed(now, 0.0);
         backoff.skip();
         assert!(!backoff.holds(now));
-        assert_eq!(failed(&mut backoff, &mut now, 0.0), 4 * FIRST);
+        assert_eq!(failed(&mut backoff, &mut now, 0.0), 4 * FIRST_WAIT);
         backoff.succeeded();
-        assert_eq!(failed(&mut backoff, &mut now, 0.0), FIRST);
+        assert_eq!(failed(&mut backoff, &mut now, 0.0), FIRST_WAIT);
     }
 }

@@ -57,7 +57,15 @@ impl Connector {
             Err(error) if refuses_resp3(&error) => self.connect_with(&self.resp2, &self.config()).await,
             connection => connection,
         };
-        Ok(Connection::own(connection?, health))
+        let connection = Connection::own(connection?, health);
+        if connection.is_dead() {
+            // In the pool it would lie until a checkout meets it: its loss has been told already.
+            return Err(RedisError::from((
+                ErrorKind::Io,
+                "the connection ended with its handshake",
+            )));
+        }
+        Ok(connection)
     }
 
     async fn connect_with(

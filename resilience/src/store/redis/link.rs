@@ -14,7 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::store::{StoreError, StoreErrorKind};
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, FIRST_WAIT};
 
 /// How often an outage is worth a line in the log.
 const WARN_EVERY: Duration = Duration::from_secs(30);
@@ -34,6 +34,8 @@ struct Attempts {
     backoff: Backoff,
     last_error: Option<RedisError>,
     warned: Option<Instant>,
+    /// When the back-off was last skipped.
+    skipped: Option<Instant>,
 }
 
 impl Link {
@@ -45,6 +47,7 @@ impl Link {
                 backoff: Backoff::new(reconnect_cap),
                 last_error: None,
                 warned: None,
+                skipped: None,
             }),
             attempt_failed: Notify::new(),
             died: Notify::new(),
@@ -80,9 +83,15 @@ impl Link {
         attempts.last_error.clone().filter(|_| held)
     }
 
-    /// Lets the next attempt through at once.
+    /// Lets the next attempt through at once, but not more often than the back-off's own first wait: whoever asks for the
+    /// service's health all the time must not have it connect all the time.
     pub(super) fn skip_wait(&self) {
-        self.attempts().backoff.skip();
+        let now = Instant::now();
+        let mut attempts = self.attempts();
+        if attempts.skipped.is_none_or(|skipped| now - skipped >= FIRST_WAIT) {
+            attempts.skipped = Some(now);
+            attempts.backoff.skip();
+        }
     }
 
     /// Completes when a connection has died since the last time.

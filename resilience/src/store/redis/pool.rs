@@ -68,7 +68,7 @@ impl Pool {
     /// A connection for one operation.
     pub(super) async fn checkout(&self, deadline: Instant) -> Result<Connection, StoreError> {
         match self {
-            Self::Own(own) => own.checkout().await,
+            Self::Own(own) => own.checkout(deadline).await,
             Self::Lent(pool) => match pool.get().await {
                 Ok(connection) => Ok(Connection::lent(connection.clone(), deadline)),
                 Err(RunError::User(error)) => Err(store_error(error)),
@@ -87,32 +87,30 @@ impl Pool {
             return self.checkout(deadline).await;
         };
         own.link.skip_wait();
-        loop {
-            match own.checkout().await {
-                // An attempt is under way, and may take longer than an operation would wait.
-                Err(_) if !own.link.is_lost() && Instant::now() < deadline => {}
-                checkout => return checkout,
-            }
-        }
+        own.checkout(deadline).await
     }
 }
 
 impl Own {
-    async fn checkout(&self) -> Result<Connection, StoreError> {
-        if self.link.is_lost() {
-            return Err(self.link.unavailable());
-        }
-        let checkout = tokio::select! {
-            biased;
-            checkout = self.pool.get() => checkout,
-            // bb8 tells nobody of a failed attempt: without this, each operation of an outage would wait its full time.
-            () = self.link.lost() => return Err(self.link.unavailable()),
-        };
-        match checkout {
-            Ok(connection) => Ok(connection.clone()),
-            Err(RunError::User(error)) => Err(store_error(error)),
-            Err(RunError::TimedOut) if self.link.live() == 0 => Err(self.link.unavailable()),
-            Err(RunError::TimedOut) => Err(saturated()),
+    async fn checkout(&self, deadline: Instant) -> Result<Connection, StoreError> {
+        loop {
+            if self.link.is_lost() {
+                return Err(self.link.unavailable());
+            }
+            let checkout = tokio::select! {
+                biased;
+                checkout = self.pool.get() => checkout,
+                // bb8 tells nobody of a failed attempt: without this, each operation of an outage would wait its full time.
+                () = self.link.lost() => return Err(self.link.unavailable()),
+            };
+            return match checkout {
+                Ok(connection) => Ok(connection.clone()),
+                Err(RunError::User(error)) => Err(store_error(error)),
+                Err(RunError::TimedOut) if self.link.live() > 0 => Err(saturated()),
+                // The first connection is on its way, and has not failed: it is worth all the time there is.
+                Err(RunError::TimedOut) if !self.link.is_lost() && Instant::now() < deadline => continue,
+                Err(RunError::TimedOut) => Err(self.link.unavailable()),
+            };
         }
     }
 }
