@@ -1,8 +1,8 @@
 //! The table of responses: what each case says, and that it says nothing else.
 
-use poem::{Result, handler};
+use poem::{Request, Result, handler, http::StatusCode};
 use resilience::{
-    ErrorBody, Identity,
+    Error, ErrorBody, Identity,
     breaker::{BreakerConfig, CircuitBreaker},
     resilient,
     testing::{Answer, ScriptedStore},
@@ -198,4 +198,61 @@ async fn a_timeout_follows_the_clients_format() {
         Some("application/problem+json")
     );
     assert_eq!(answered.json()["status"], 504);
+}
+
+/// Refuses as a guard would, with an error of its own or a breaker's, with or without guards' headers to carry.
+#[resilient(rate_limit(30, 60))]
+#[handler]
+async fn refusing(request: &Request) -> Result<()> {
+    match request.header("x-refuse") {
+        Some("circuit") => {
+            let settings = BreakerConfig::default().with_failures_in_a_row(1);
+            let dependency = CircuitBreaker::new("dependency", settings).expect("valid settings");
+            dependency.record_failure();
+            let call = dependency.call(async { Err::<(), _>(poem::Error::from_status(StatusCode::IM_A_TEAPOT)) });
+            call.await?;
+        }
+        Some("teapot") => {
+            let dependency = CircuitBreaker::new("dependency", BreakerConfig::default()).expect("valid settings");
+            let call = dependency.call(async { Err::<(), _>(poem::Error::from_status(StatusCode::IM_A_TEAPOT)) });
+            call.await?;
+        }
+        _ => {
+            return Err(Error::new(
+                StatusCode::PAYMENT_REQUIRED,
+                "plan_required",
+                "This needs the paid plan.",
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_handler_refuses_looks_like_what_a_guard_refuses() {
+    let wanted = ("accept", "application/problem+json");
+    let app = app(refusing, over(&healthy()));
+    for (headers, status, error) in [
+        (&[wanted][..], 402, "plan_required"),
+        (&[wanted, ("x-refuse", "circuit")], 503, "circuit_open"),
+    ] {
+        let answered = ask(&app, request(headers)).await;
+        assert_eq!(answered.status, status);
+        assert_eq!(
+            answered.header("content-type").as_deref(),
+            Some("application/problem+json")
+        );
+        assert_eq!(answered.json()["error"], error);
+        assert_eq!(answered.header("x-ratelimit-limit").as_deref(), Some("30"));
+    }
+    let plain = ask(&app, request(&[])).await;
+    assert_eq!(plain.summary(), (402, "plan_required".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_calls_own_error_answers_what_it_answers_without_a_breaker() {
+    let app = app(refusing, over(&healthy()));
+    let answered = ask(&app, request(&[("x-refuse", "teapot")])).await;
+    assert_eq!(answered.status, StatusCode::IM_A_TEAPOT);
 }

@@ -276,6 +276,20 @@ async fn a_black_hole_costs_no_more_than_the_deadline_and_heals() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_connection_that_takes_longer_than_a_checkout_waits_is_no_outage() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port()).await;
+    proxy.delay(Duration::from_millis(60)).await;
+    let store = RedisStore::builder(proxy.url())
+        .connect_timeout(Duration::from_secs(10))
+        .build()
+        .unwrap();
+    // Each waits for the connection that is being made, as long as it has time itself.
+    store.flag("checkout", soon()).await.unwrap();
+    store.identity("letmein", soon()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_is_not_down() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.port()).await;
