@@ -69,6 +69,7 @@ pub use resilience_macros::resilient;
 pub use crate::{
     body::ErrorBody,
     builder::{BuildError, Builder},
+    client::ProxyHeader,
     error::Error,
     guard::auth::Identity,
     install::ResilienceEndpoint,
