@@ -4,5 +4,6 @@ mod embedded;
 mod operator;
 mod outage;
 mod process;
+mod proxies;
 mod settings;
 mod shutdown;
