@@ -9,6 +9,7 @@ use std::{
 use resilience::{
     BreakerChoice, BuildError, Resilience,
     breaker::BreakerConfig,
+    client::Network,
     store::{ApiKeys, MemoryStore, RedisStore},
 };
 
@@ -20,6 +21,7 @@ pub(crate) struct Config {
     redis_url: Option<String>,
     api_keys: ApiKeys,
     breakers: BreakerChoice,
+    trusted_proxies: Vec<Network>,
 }
 
 /// The key that the embedded store knows, and its user.
@@ -49,6 +51,14 @@ impl Config {
                 Some("per_operation") => BreakerChoice::PerOperation,
                 Some(other) => return Err(Misuse::value("BREAKERS", other, "`shared` or `per_operation`")),
             },
+            trusted_proxies: match var("TRUSTED_PROXIES")? {
+                None => Vec::new(),
+                Some(list) => list
+                    .split(',')
+                    .map(|network| network.trim().parse())
+                    .collect::<Result<_, _>>()
+                    .map_err(|error| Misuse::of("TRUSTED_PROXIES", error))?,
+            },
         })
     }
 
@@ -62,7 +72,10 @@ impl Config {
         let breaker = BreakerConfig::default()
             .with_failures_in_a_row(5)
             .with_open_for(Duration::from_secs(5));
-        let builder = Resilience::builder().breaker(breaker).breakers(self.breakers);
+        let builder = Resilience::builder()
+            .breaker(breaker)
+            .breakers(self.breakers)
+            .trusted_proxies(self.trusted_proxies.iter().copied());
         let built = match &self.redis_url {
             Some(url) => builder.redis(url).api_keys(self.api_keys).build(),
             None => builder
@@ -71,6 +84,7 @@ impl Config {
         };
         built.map_err(|error| match error {
             BuildError::Redis(error) => Misuse::of("REDIS_URL", error),
+            BuildError::Network { error, .. } => Misuse::of("TRUSTED_PROXIES", error),
             error => Misuse::of("the environment", error),
         })
     }

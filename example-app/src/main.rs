@@ -19,7 +19,8 @@ use crate::config::{Config, Misuse};
 /// A small service behind `resilience`.
 ///
 /// Settings come from the environment: PORT (3000), HOST (127.0.0.1), REDIS_URL (none: an embedded store),
-/// BREAKERS (shared, or per_operation), API_KEYS (sha256, or plain), RUST_LOG (info).
+/// BREAKERS (shared, or per_operation), API_KEYS (sha256, or plain), TRUSTED_PROXIES (none; networks and addresses,
+/// separated by commas, whose X-Forwarded-For is believed), RUST_LOG (info).
 #[derive(Parser)]
 #[command(version)]
 struct Cli {

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use crate::{
     body::ErrorBody,
     breaker::{BreakerConfig, ConfigError},
+    client::{Callers, InvalidNetwork, Network, ProxyHeader},
     guard::auth::Authenticator,
     policy::BreakerChoice,
     runtime::{RateLimitHeaders, Resilience, Runtime, Settings},
@@ -30,6 +31,10 @@ use crate::{
 /// | [`flag_deadline`](Self::flag_deadline) | 100 ms |
 /// | [`rate_limit_deadline`](Self::rate_limit_deadline) | 80 ms |
 /// | [`retry_after`](Self::retry_after) | 30 s |
+/// | [`trusted_proxies`](Self::trusted_proxies) | none: the connection's peer is the client |
+/// | [`trust_unix_sockets`](Self::trust_unix_sockets) | no |
+/// | [`proxy_header`](Self::proxy_header) | `X-Forwarded-For` |
+/// | [`exempt`](Self::exempt) | nobody |
 /// | [`ipv6_prefix`](Self::ipv6_prefix) | 64 bits |
 /// | [`local_capacity`](Self::local_capacity) | 100,000 clients |
 /// | [`rate_limit_headers`](Self::rate_limit_headers) | both families |
@@ -48,6 +53,10 @@ pub struct Builder {
     flag_deadline: Duration,
     rate_limit_deadline: Duration,
     retry_after: Duration,
+    trusted_proxies: Result<Vec<Network>, InvalidNetwork>,
+    trust_unix_sockets: bool,
+    proxy_header: ProxyHeader,
+    exempt: Result<Vec<Network>, InvalidNetwork>,
     ipv6_prefix: u8,
     local_capacity: usize,
     rate_limit_headers: RateLimitHeaders,
@@ -83,6 +92,10 @@ impl Default for Builder {
             flag_deadline: Duration::from_millis(100),
             rate_limit_deadline: Duration::from_millis(80),
             retry_after: Duration::from_secs(30),
+            trusted_proxies: Ok(Vec::new()),
+            trust_unix_sockets: false,
+            proxy_header: ProxyHeader::default(),
+            exempt: Ok(Vec::new()),
             ipv6_prefix: 64,
             local_capacity: MemoryStore::DEFAULT_CAPACITY,
             rate_limit_headers: RateLimitHeaders::default(),
@@ -177,6 +190,73 @@ impl Builder {
         self
     }
 
+    /// The networks of the proxies in front of this service, as text in CIDR notation or as `ipnet::IpNet`; a bare
+    /// address is the network of that one. A second call replaces the first.
+    ///
+    /// If the connection's peer lies in one of them, quotas by `ip` count the client that is named in the
+    /// [`proxy_header`](Self::proxy_header): the first address from the right that is not trusted itself. What stands to
+    /// the left of it is the client's own word, and is not read. If the peer is not trusted, neither is the header.
+    ///
+    /// - All hops are trusted: the farthest is the client.
+    /// - A hop says nothing of use (`unknown`, `_hidden`, malformed, an element longer than 512 bytes), or the client is
+    ///   not among the last 32 elements: all requests of that kind count as those of the last proxy that was read.
+    ///
+    /// Name the proxies, not the whole private network: whoever is in a trusted network may claim any address. A network
+    /// of length 0 is refused for that reason.
+    ///
+    /// ```
+    /// # use resilience::Resilience;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), resilience::BuildError> {
+    /// let resilience = Resilience::builder()
+    ///     .memory()
+    ///     .trusted_proxies(["10.0.7.0/24", "2001:db8:7::/64"])
+    ///     .exempt(["198.51.100.20"])
+    ///     .build()?;
+    /// # drop(resilience);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn trusted_proxies<N>(mut self, networks: impl IntoIterator<Item = N>) -> Self
+    where
+        N: TryInto<Network, Error: Into<InvalidNetwork>>,
+    {
+        self.trusted_proxies =
+            collected(networks).and_then(
+                |networks| match networks.iter().find(|network| network.is_everybody()) {
+                    Some(network) => Err(InvalidNetwork::everybody(*network)),
+                    None => Ok(networks),
+                },
+            );
+        self
+    }
+
+    /// Whether a peer at the other end of a unix socket is a trusted proxy. If not, and also if the header then names
+    /// nobody, all such requests share one bucket, that of clients without an address.
+    pub fn trust_unix_sockets(mut self, trust: bool) -> Self {
+        self.trust_unix_sockets = trust;
+        self
+    }
+
+    /// The header that the trusted proxies maintain. Never both: a proxy that appends to one passes the other on as the
+    /// client sent it, and that would be the client's own choice of an address.
+    pub fn proxy_header(mut self, header: ProxyHeader) -> Self {
+        self.proxy_header = header;
+        self
+    }
+
+    /// Clients that no quota by `ip` counts, such as health checks and your own crawlers; networks are written as for
+    /// [`trusted_proxies`](Self::trusted_proxies). All other quotas count them. A second call replaces the first.
+    ///
+    /// It goes by the client's address. Who hides behind an exempt proxy is not exempt.
+    pub fn exempt<N>(mut self, networks: impl IntoIterator<Item = N>) -> Self
+    where
+        N: TryInto<Network, Error: Into<InvalidNetwork>>,
+    {
+        self.exempt = collected(networks);
+        self
+    }
+
     /// How many bits of an IPv6 address tell clients apart, from 1 to 128. A household has a /64 at least.
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits;
@@ -258,6 +338,17 @@ impl Builder {
             }
             _ => {}
         }
+        let networks = |option, networks: &Result<Vec<Network>, InvalidNetwork>| {
+            let networks = networks.clone();
+            networks.map_err(|error| BuildError::Network { option, error })
+        };
+        let callers = Callers {
+            trusted_proxies: networks("trusted_proxies", &self.trusted_proxies)?,
+            trust_unix_sockets: self.trust_unix_sockets,
+            proxy_header: self.proxy_header,
+            exempt: networks("exempt", &self.exempt)?,
+            ipv6_prefix: self.ipv6_prefix,
+        };
         let auth_header = HeaderName::from_bytes(self.auth_header.as_bytes())
             .map_err(|_| invalid("auth_header", "is not the name of a header"))?;
         Ok(Settings {
@@ -267,7 +358,7 @@ impl Builder {
             flag_deadline: self.flag_deadline,
             rate_limit_deadline: self.rate_limit_deadline,
             retry_after: self.retry_after,
-            ipv6_prefix: self.ipv6_prefix,
+            callers,
             rate_limit_headers: self.rate_limit_headers,
             error_body: self.error_body,
         })
@@ -316,6 +407,14 @@ const DEADLINE_MAX: Duration = Duration::from_secs(60 * 60);
 /// What a Redis store takes for the longest wait between two attempts to connect.
 const RECONNECT_CAP: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60 * 60);
 
+fn collected<N>(networks: impl IntoIterator<Item = N>) -> Result<Vec<Network>, InvalidNetwork>
+where
+    N: TryInto<Network, Error: Into<InvalidNetwork>>,
+{
+    let networks = networks.into_iter();
+    networks.map(|network| network.try_into().map_err(Into::into)).collect()
+}
+
 fn invalid(option: &'static str, reason: &'static str) -> BuildError {
     BuildError::Invalid { option, reason }
 }
@@ -334,6 +433,14 @@ pub enum BuildError {
         option: &'static str,
         /// What is wrong with its value.
         reason: &'static str,
+    },
+    /// An option that takes networks was given something else.
+    #[error("option `{option}`: {error}")]
+    Network {
+        /// The builder's method.
+        option: &'static str,
+        /// Which one, and why.
+        error: InvalidNetwork,
     },
     /// A breaker setting is out of its range.
     #[error("option `breaker`: {0}")]

@@ -21,7 +21,8 @@ use crate::{
     guard::{
         GuardOutage, Verdict,
         auth::{AuthQuestion, Verified},
-        flag, rate_limit,
+        flag,
+        rate_limit::{self, Claim},
     },
     install::Installed,
     observe::Answer,
@@ -88,10 +89,10 @@ async fn phase_a<'a>(
     trail: &mut Trail<'a>,
 ) -> Result<Option<Verified>, Error> {
     let asked = Asked::now();
-    let clients = rate_limit::clients(&bound.quotas, runtime, request);
-    let takes = rate_limit::takes(&bound.quotas, &clients);
+    let claims = rate_limit::claims(&bound.quotas, runtime, request);
+    let takes = rate_limit::takes(&claims);
     let mut phase = PhaseA {
-        quotas: QuotaQuestion::ask(runtime, &bound.quotas, &takes, asked),
+        quotas: QuotaQuestion::ask(runtime, &bound.quotas, &claims, &takes, asked),
         flags: bound.flags.iter().map(|flag| flag::ask(runtime, flag, asked)).collect(),
         auth: bound
             .auth
@@ -117,27 +118,35 @@ async fn phase_b<'a>(
         return Ok(());
     }
     let asked = Asked::now();
-    let clients = rate_limit::clients(&bound.user_quotas, runtime, request);
-    let takes = rate_limit::takes(&bound.user_quotas, &clients);
+    let claims = rate_limit::claims(&bound.user_quotas, runtime, request);
+    let takes = rate_limit::takes(&claims);
     let mut phase = PhaseB {
-        quotas: QuotaQuestion::ask(runtime, &bound.user_quotas, &takes, asked),
+        quotas: QuotaQuestion::ask(runtime, &bound.user_quotas, &claims, &takes, asked),
         runtime,
         trail,
     };
     ask_together(&mut phase, asked).await
 }
 
-/// The question to all quotas of a phase; none if there are no quotas.
+/// The question to all quotas of a phase that count the request; none if there are none.
 struct QuotaQuestion<'q, 'a> {
     quotas: &'a Quotas,
+    claims: &'q [Claim<'a>],
     takes: &'q [Take<'q>],
     question: Option<Question<'q, Vec<Taken>>>,
 }
 
 impl<'q, 'a: 'q> QuotaQuestion<'q, 'a> {
-    fn ask(runtime: &'a Runtime, quotas: &'a Quotas, takes: &'q [Take<'q>], asked: Asked) -> Self {
+    fn ask(
+        runtime: &'a Runtime,
+        quotas: &'a Quotas,
+        claims: &'q [Claim<'a>],
+        takes: &'q [Take<'q>],
+        asked: Asked,
+    ) -> Self {
         Self {
             quotas,
+            claims,
             takes,
             question: (!takes.is_empty()).then(|| rate_limit::ask(runtime, quotas, takes, asked)),
         }
@@ -150,7 +159,7 @@ impl<'q, 'a: 'q> QuotaQuestion<'q, 'a> {
     fn read(&mut self, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
         match &mut self.question {
             None => Ok(()),
-            Some(question) => rate_limit::read(question, runtime, self.quotas, self.takes, trail),
+            Some(question) => rate_limit::read(question, runtime, self.quotas, self.claims, self.takes, trail),
         }
     }
 }

@@ -71,6 +71,7 @@ pub use resilience_macros::resilient;
 pub use crate::{
     body::ErrorBody,
     builder::{BuildError, Builder},
+    client::ProxyHeader,
     error::Error,
     guard::auth::Identity,
     install::ResilienceEndpoint,

@@ -19,6 +19,7 @@ use crate::{
     bound::Bound,
     breaker::{BreakerEvent, CircuitBreaker, State},
     builder::Builder,
+    client::Callers,
     guard::{auth::Authenticator, flag::LastKnown},
     observe::Observer,
     policy::{BreakerChoice, Policy},
@@ -238,7 +239,7 @@ pub(crate) struct Settings {
     pub(crate) flag_deadline: Duration,
     pub(crate) rate_limit_deadline: Duration,
     pub(crate) retry_after: Duration,
-    pub(crate) ipv6_prefix: u8,
+    pub(crate) callers: Callers,
     pub(crate) rate_limit_headers: RateLimitHeaders,
     pub(crate) error_body: ErrorBody,
 }

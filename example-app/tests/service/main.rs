@@ -4,6 +4,7 @@ mod embedded;
 mod operator;
 mod outage;
 mod process;
+mod proxies;
 mod settings;
 mod shutdown;
 #[cfg(feature = "tls")]

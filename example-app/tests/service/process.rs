@@ -65,13 +65,18 @@ impl Service {
 
     /// `/api/checkout` with this API key.
     pub(crate) fn checkout(&self, key: &str) -> Answer {
-        self.send("/api/checkout", Some(key))
+        self.send("/api/checkout", Some(("x-api-key", key)))
     }
 
-    fn send(&self, path: &str, key: Option<&str>) -> Answer {
+    /// `/api/catalog`, as if a proxy had written this `X-Forwarded-For`.
+    pub(crate) fn catalog_for(&self, forwarded_for: &str) -> Answer {
+        self.send("/api/catalog", Some(("x-forwarded-for", forwarded_for)))
+    }
+
+    fn send(&self, path: &str, header: Option<(&str, &str)>) -> Answer {
         let mut request = self.agent.get(format!("http://{}{path}", self.address));
-        if let Some(key) = key {
-            request = request.header("x-api-key", key);
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
         }
         let mut response = request.call().expect("it answers");
         Answer {

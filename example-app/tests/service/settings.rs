@@ -13,6 +13,12 @@ fn what_makes_no_sense_is_named_and_ends_with_2() {
         ("HOST", "localhost"),
         ("BREAKERS", "none"),
         ("API_KEYS", "md5"),
+        ("TRUSTED_PROXIES", "localhost"),
+        ("TRUSTED_PROXIES", "10.0.0.0/33"),
+        ("TRUSTED_PROXIES", "10.0.0.1/8"),
+        ("TRUSTED_PROXIES", "10.0.0.0/8,"),
+        ("TRUSTED_PROXIES", "10.0.0.0/8 192.168.0.0/16"),
+        ("TRUSTED_PROXIES", "0.0.0.0/0"),
         ("REDIS_URL", "localhost:6379"),
     ] {
         let output = run(&[], &[("PORT", "0"), (name, value)]);
@@ -58,7 +64,7 @@ fn an_unreachable_redis_does_not_show_its_password_either() {
 
 #[test]
 fn empty_settings_count_as_unset() {
-    let settings = ["HOST", "REDIS_URL", "BREAKERS", "API_KEYS"].map(|name| (name, ""));
+    let settings = ["HOST", "REDIS_URL", "BREAKERS", "API_KEYS", "TRUSTED_PROXIES"].map(|name| (name, ""));
     assert_eq!(Service::start(&settings).checkout("letmein").status, 200);
 }
 

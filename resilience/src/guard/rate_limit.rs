@@ -20,26 +20,33 @@ use crate::{
 /// One value for each quota of a phase: one or two, as a rule.
 pub(crate) type PerQuota<T> = SmallVec<[T; 2]>;
 
-/// Who the request counts as, for each quota of a phase.
-pub(crate) fn clients(quotas: &Quotas, runtime: &Runtime, request: &Request) -> PerQuota<ClientKey> {
-    let client = |quota: &BoundQuota| match quota.spec.key {
-        Key::Ip => ClientKey::peer(request, runtime.settings.ipv6_prefix),
-        Key::Global => ClientKey::global(),
-        Key::Header(name) => ClientKey::header(request, name),
-        // The compiler has refused `key = user` without `auth`, and this phase comes after it.
-        Key::User => Identity::of(request).map_or_else(|| ClientKey::user(""), |user| ClientKey::user(&user.0)),
-    };
-    quotas.all.iter().map(client).collect()
+/// A quota that counts the request, and who the request counts as.
+pub(crate) struct Claim<'a> {
+    quota: &'a BoundQuota,
+    client: ClientKey,
 }
 
-pub(crate) fn takes<'a>(quotas: &'a Quotas, clients: &'a [ClientKey]) -> PerQuota<Take<'a>> {
-    let pairs = quotas.all.iter().zip(clients);
-    pairs
-        .map(|(quota, client)| Take {
-            quota: &quota.quota,
-            client: client.as_str(),
-        })
-        .collect()
+/// The claims of a request on the quotas of a phase. Quotas by address have none for an exempt client.
+pub(crate) fn claims<'a>(quotas: &'a Quotas, runtime: &Runtime, request: &Request) -> PerQuota<Claim<'a>> {
+    let claim = |quota: &'a BoundQuota| {
+        let client = match quota.spec.key {
+            Key::Ip => runtime.settings.callers.key(request)?,
+            Key::Global => ClientKey::global(),
+            Key::Header(name) => ClientKey::header(request, name),
+            // The compiler has refused `key = user` without `auth`, and this phase comes after it.
+            Key::User => Identity::of(request).map_or_else(|| ClientKey::user(""), |user| ClientKey::user(&user.0)),
+        };
+        Some(Claim { quota, client })
+    };
+    quotas.all.iter().filter_map(claim).collect()
+}
+
+pub(crate) fn takes<'a>(claims: &'a [Claim<'_>]) -> PerQuota<Take<'a>> {
+    let take = |claim: &'a Claim<'_>| Take {
+        quota: &claim.quota.quota,
+        client: claim.client.as_str(),
+    };
+    claims.iter().map(take).collect()
 }
 
 pub(crate) fn ask<'a>(
@@ -58,6 +65,7 @@ pub(crate) fn read<'a>(
     question: &mut Question<'_, Vec<Taken>>,
     runtime: &Runtime,
     quotas: &'a Quotas,
+    claims: &[Claim<'a>],
     takes: &[Take<'_>],
     trail: &mut Trail<'a>,
 ) -> Result<(), Error> {
@@ -67,12 +75,17 @@ pub(crate) fn read<'a>(
         Ok(taken) => {
             if taken.len() != takes.len() {
                 let error = StoreError::new(StoreErrorKind::Answered, "the store did not answer for each quota");
-                return fall_back(&Outage::Failed(error), runtime, quotas, takes, trail);
+                return fall_back(&Outage::Failed(error), runtime, quotas, claims, takes, trail);
             }
-            settle(quotas.all.iter().zip(taken), trail, Answer::Passed)
+            settle(counting(claims).zip(taken), trail, Answer::Passed)
         }
-        Err(outage) => fall_back(&outage, runtime, quotas, takes, trail),
+        Err(outage) => fall_back(&outage, runtime, quotas, claims, takes, trail),
     }
+}
+
+/// The quotas that count the request.
+fn counting<'a>(claims: &[Claim<'a>]) -> impl Iterator<Item = &'a BoundQuota> {
+    claims.iter().map(|claim| claim.quota)
 }
 
 /// What the quotas say while the store cannot: refusing outright comes first, so that it consumes nothing elsewhere.
@@ -80,12 +93,13 @@ fn fall_back<'a>(
     outage: &Outage,
     runtime: &Runtime,
     quotas: &'a Quotas,
+    claims: &[Claim<'a>],
     takes: &[Take<'_>],
     trail: &mut Trail<'a>,
 ) -> Result<(), Error> {
     quotas.complaints.about(&"rate_limit", outage);
     let falls = |to: OnOutage| move |(quota, _): &(&BoundQuota, &Take<'_>)| quota.spec.on_outage == to;
-    let pairs = || quotas.all.iter().zip(takes);
+    let pairs = || counting(claims).zip(takes);
 
     if pairs().any(|pair| falls(OnOutage::FailClosed)(&pair)) {
         pairs().for_each(|(quota, _)| quota.tally.count(Answer::Unavailable));

@@ -13,6 +13,7 @@ mod guards;
 mod install;
 mod metrics;
 mod outage_log;
+mod proxies;
 mod rate_limit;
 mod recovery;
 mod responses;

@@ -1,4 +1,11 @@
 //! Who is calling, as a limiter sees it.
+//!
+//! The connection's peer, or who is behind the proxies that [`Builder::trusted_proxies`](crate::Builder::trusted_proxies)
+//! names.
+
+mod address;
+mod forwarded;
+mod network;
 
 use std::{
     borrow::Cow,
@@ -6,8 +13,14 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use poem::{Addr, Request};
+use poem::Request;
 use sha2::{Digest, Sha256};
+
+pub(crate) use self::address::Callers;
+pub use self::{
+    forwarded::ProxyHeader,
+    network::{InvalidNetwork, Network},
+};
 
 /// The part of a limiter's key that names the client.
 ///
@@ -26,19 +39,14 @@ impl ClientKey {
         Self("global".into())
     }
 
-    /// The bucket of the connection's peer: its address without the port, an IPv6 address cut to `ipv6_prefix` bits.
-    /// Peers that have no IP address (unix sockets) share one bucket.
-    ///
-    /// The peer is the other end of the connection. Behind a proxy that is the proxy.
+    /// The one bucket of all clients that no address is known of.
     #[must_use]
-    pub fn peer(request: &Request, ipv6_prefix: u8) -> Self {
-        match &request.remote_addr().0 {
-            Addr::SocketAddr(address) => Self::ip(address.ip(), ipv6_prefix),
-            _ => Self("ip:unknown".into()),
-        }
+    pub fn unknown() -> Self {
+        Self("ip:unknown".into())
     }
 
-    /// The bucket of an address; `::ffff:a.b.c.d` counts as the IPv4 address that it maps.
+    /// The bucket of an address, an IPv6 address cut to `ipv6_prefix` bits; `::ffff:a.b.c.d` counts as the IPv4 address
+    /// that it maps.
     #[must_use]
     pub fn ip(address: IpAddr, ipv6_prefix: u8) -> Self {
         let mut key = String::with_capacity(24);
@@ -112,13 +120,6 @@ fn network(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
-    use poem::{
-        Body,
-        http::uri::Scheme,
-        web::{LocalAddr, RemoteAddr},
-    };
     use proptest::prelude::*;
 
     use super::*;
@@ -129,22 +130,10 @@ mod tests {
             .into_owned()
     }
 
-    fn request(remote: &str) -> Request {
-        let address: SocketAddr = remote.parse().expect("an address");
-        let (parts, ()) = poem::http::Request::new(()).into_parts();
-        let parts = (parts, LocalAddr::default(), RemoteAddr(address.into()), Scheme::HTTP);
-        Request::from_parts(parts.into(), Body::empty())
-    }
-
     #[test]
-    fn ports_do_not_count_and_mapped_addresses_are_unmapped() {
-        assert_eq!(ClientKey::peer(&request("203.0.113.7:1"), 64).0, "ip:203.0.113.7");
-        assert_eq!(ClientKey::peer(&request("203.0.113.7:2"), 64).0, "ip:203.0.113.7");
-        assert_eq!(
-            ClientKey::peer(&request("[::ffff:203.0.113.7]:3"), 64).0,
-            "ip:203.0.113.7"
-        );
-        assert_eq!(ClientKey::peer(&Request::default(), 64).0, "ip:unknown");
+    fn mapped_addresses_are_unmapped() {
+        assert_eq!(ip("203.0.113.7", 64), "ip:203.0.113.7");
+        assert_eq!(ip("::ffff:203.0.113.7", 64), "ip:203.0.113.7");
     }
 
     #[test]
