@@ -8,7 +8,7 @@ mod layout;
 mod memory;
 mod redis;
 #[cfg(any(test, feature = "testing"))]
-pub mod testing;
+pub(crate) mod testing;
 mod window;
 
 use std::{error::Error as StdError, fmt, time::Duration};

@@ -19,7 +19,7 @@ use super::{Probe, Quota, Store, StoreError, StoreErrorKind, StoreFuture, Take, 
 /// ```
 /// use std::time::Duration;
 ///
-/// use resilience::store::testing::{Answer, ScriptedStore};
+/// use resilience::testing::{Answer, ScriptedStore};
 ///
 /// let store = ScriptedStore::new()
 ///     .on_identity(Answer::ok(Some("user-42")).after(Duration::from_millis(20)))

@@ -1,19 +1,21 @@
 //! Settings of a runtime, validated when it is built.
 
-use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
+mod build;
+mod error;
+#[cfg(test)]
+mod tests;
 
-use poem::http::{HeaderName, HeaderValue};
-use tokio::runtime::Handle;
+use std::{fmt, sync::Arc, time::Duration};
 
+pub use self::error::BuildError;
 use crate::{
     body::ErrorBody,
-    breaker::{BreakerConfig, ConfigError},
-    client::{Callers, InvalidNetwork, Network, ProxyHeader},
+    breaker::BreakerConfig,
+    client::{InvalidNetwork, Network, ProxyHeader},
     guard::auth::Authenticator,
     policy::BreakerChoice,
-    runtime::{RateLimitHeaders, Resilience, Runtime, Settings},
-    store::{ApiKeys, MemoryStore, RedisStore, RedisStoreError, Store},
-    store_breaker::StoreBreakers,
+    runtime::RateLimitHeaders,
+    store::{ApiKeys, MemoryStore, Store},
 };
 
 /// Builds a [`Resilience`].
@@ -47,7 +49,7 @@ pub struct Builder {
     key_prefix: Option<String>,
     breaker: BreakerConfig,
     breakers: BreakerChoice,
-    auth_header: String,
+    auth_header: Option<String>,
     authenticator: Option<Arc<dyn Authenticator>>,
     auth_deadline: Duration,
     flag_deadline: Duration,
@@ -86,7 +88,7 @@ impl Default for Builder {
             key_prefix: None,
             breaker: BreakerConfig::default(),
             breakers: BreakerChoice::Shared,
-            auth_header: "x-api-key".into(),
+            auth_header: None,
             authenticator: None,
             auth_deadline: Duration::from_millis(150),
             flag_deadline: Duration::from_millis(100),
@@ -120,6 +122,9 @@ impl Builder {
     }
 
     /// Keeps them in a store of your making or configuration.
+    ///
+    /// A [`RedisStore`] that you build yourself keeps its own `reconnect_cap`: set it to the breaker's `open_for`, as
+    /// [`redis`](Self::redis) does.
     pub fn store(self, store: impl Store) -> Self {
         self.shared_store(Arc::new(store))
     }
@@ -156,7 +161,7 @@ impl Builder {
 
     /// The header that carries the API key, for policies that do not name one.
     pub fn auth_header(mut self, name: impl Into<String>) -> Self {
-        self.auth_header = name.into();
+        self.auth_header = Some(name.into());
         self
     }
 
@@ -280,132 +285,7 @@ impl Builder {
         self.error_body = body;
         self
     }
-
-    /// Builds the runtime. Waits for nothing: Redis may be down.
-    ///
-    /// # Errors
-    ///
-    /// When no store is named, an option is out of range, the URL is malformed, or no tokio runtime is around.
-    pub fn build(self) -> Result<Resilience, BuildError> {
-        Handle::try_current().map_err(|_| BuildError::NoTokioRuntime)?;
-        self.breaker.validate()?;
-        let settings = self.settings()?;
-        let challenge = match &self.authenticator {
-            None => HeaderValue::from_static("ApiKey"),
-            Some(authenticator) => HeaderValue::from_str(authenticator.challenge())
-                .map_err(|_| invalid("authenticator", "its challenge is not a header value"))?,
-        };
-        if self.local_capacity == 0 {
-            return Err(invalid("local_capacity", "must be at least 1"));
-        }
-        let store = self.open_store()?;
-        let breakers = StoreBreakers::new(self.breaker, Arc::clone(&store));
-        let insurance = MemoryStore::builder().capacity(self.local_capacity).build();
-        Ok(Resilience::new(Runtime::new(
-            settings,
-            store,
-            self.authenticator,
-            challenge,
-            breakers,
-            insurance,
-        )))
-    }
-
-    fn settings(&self) -> Result<Settings, BuildError> {
-        for (option, deadline) in [
-            ("auth_deadline", self.auth_deadline),
-            ("flag_deadline", self.flag_deadline),
-            ("rate_limit_deadline", self.rate_limit_deadline),
-        ] {
-            if !(Duration::from_millis(1)..=DEADLINE_MAX).contains(&deadline) {
-                return Err(invalid(option, "must be from 1 ms to 1 h"));
-            }
-        }
-        if self.retry_after.is_zero() {
-            return Err(invalid("retry_after", "must not be zero"));
-        }
-        if !(1..=128).contains(&self.ipv6_prefix) {
-            return Err(invalid("ipv6_prefix", "must be from 1 to 128 bits"));
-        }
-        match self.breakers {
-            BreakerChoice::Named("") => return Err(invalid("breakers", "a breaker's name must not be empty")),
-            // As in the attribute: under these names the other choices know breakers with probes of their own.
-            BreakerChoice::Named("store" | "auth" | "flag" | "rate_limit") => {
-                return Err(invalid(
-                    "breakers",
-                    "has a name that a shared or a per-operation breaker has already",
-                ));
-            }
-            _ => {}
-        }
-        let networks = |option, networks: &Result<Vec<Network>, InvalidNetwork>| {
-            let networks = networks.clone();
-            networks.map_err(|error| BuildError::Network { option, error })
-        };
-        let callers = Callers {
-            trusted_proxies: networks("trusted_proxies", &self.trusted_proxies)?,
-            trust_unix_sockets: self.trust_unix_sockets,
-            proxy_header: self.proxy_header,
-            exempt: networks("exempt", &self.exempt)?,
-            ipv6_prefix: self.ipv6_prefix,
-        };
-        let auth_header = HeaderName::from_bytes(self.auth_header.as_bytes())
-            .map_err(|_| invalid("auth_header", "is not the name of a header"))?;
-        Ok(Settings {
-            breakers: self.breakers,
-            auth_header,
-            auth_deadline: self.auth_deadline,
-            flag_deadline: self.flag_deadline,
-            rate_limit_deadline: self.rate_limit_deadline,
-            retry_after: self.retry_after,
-            callers,
-            rate_limit_headers: self.rate_limit_headers,
-            error_body: self.error_body,
-        })
-    }
-
-    fn open_store(&self) -> Result<Arc<dyn Store>, BuildError> {
-        match &self.store {
-            None => Err(BuildError::NoStore),
-            Some(Source::Redis(url)) => {
-                // Within what the store takes: an open time beyond that is no mistake of its own.
-                let reconnect_cap = self
-                    .breaker
-                    .open_for()
-                    .clamp(*RECONNECT_CAP.start(), *RECONNECT_CAP.end());
-                let mut redis = RedisStore::builder(url).reconnect_cap(reconnect_cap);
-                if let Some(api_keys) = self.api_keys {
-                    redis = redis.api_keys(api_keys);
-                }
-                if let Some(prefix) = &self.key_prefix {
-                    redis = redis.key_prefix(prefix);
-                }
-                Ok(Arc::new(redis.build()?))
-            }
-            Some(Source::Store(store)) => {
-                if self.api_keys.is_some() {
-                    return Err(invalid(
-                        "api_keys",
-                        "belongs to `redis(url)`: set it on the store itself",
-                    ));
-                }
-                if self.key_prefix.is_some() {
-                    return Err(invalid(
-                        "key_prefix",
-                        "belongs to `redis(url)`: set it on the store itself",
-                    ));
-                }
-                Ok(Arc::clone(store))
-            }
-        }
-    }
 }
-
-/// Longest deadline of a guard. What takes longer is no guard.
-const DEADLINE_MAX: Duration = Duration::from_secs(60 * 60);
-
-/// What a Redis store takes for the longest wait between two attempts to connect.
-const RECONNECT_CAP: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60 * 60);
 
 fn collected<N>(networks: impl IntoIterator<Item = N>) -> Result<Vec<Network>, InvalidNetwork>
 where
@@ -413,73 +293,4 @@ where
 {
     let networks = networks.into_iter();
     networks.map(|network| network.try_into().map_err(Into::into)).collect()
-}
-
-fn invalid(option: &'static str, reason: &'static str) -> BuildError {
-    BuildError::Invalid { option, reason }
-}
-
-/// Why a [`Resilience`] was not built.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The builder was given no store.
-    #[error("no store: call `redis(url)`, `memory()` or `store(…)`")]
-    NoStore,
-    /// An option is out of its range.
-    #[error("option `{option}` {reason}")]
-    Invalid {
-        /// The builder's method.
-        option: &'static str,
-        /// What is wrong with its value.
-        reason: &'static str,
-    },
-    /// An option that takes networks was given something else.
-    #[error("option `{option}`: {error}")]
-    Network {
-        /// The builder's method.
-        option: &'static str,
-        /// Which one, and why.
-        error: InvalidNetwork,
-    },
-    /// A breaker setting is out of its range.
-    #[error("option `breaker`: {0}")]
-    Breaker(#[from] ConfigError),
-    /// The Redis store cannot be set up: a malformed URL, most often.
-    #[error("option `redis`: {0}")]
-    Redis(#[from] RedisStoreError),
-    /// Building needs a tokio runtime around it.
-    #[error("no tokio runtime: build inside one, e.g. under `#[tokio::main]`")]
-    NoTokioRuntime,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn any_valid_open_time_does_for_redis() {
-        for open_for in [Duration::from_micros(1), Duration::from_secs(7 * 24 * 60 * 60)] {
-            let breaker = BreakerConfig::default().with_open_for(open_for);
-            let built = Resilience::builder()
-                .redis("redis://127.0.0.1:1")
-                .breaker(breaker)
-                .build();
-            assert!(built.is_ok(), "{open_for:?}: {built:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_breakers_own_name_is_nobody_elses() {
-        for name in ["", "store", "auth", "flag", "rate_limit"] {
-            let built = Resilience::builder()
-                .memory()
-                .breakers(BreakerChoice::Named(name))
-                .build();
-            let error = built.expect_err(name).to_string();
-            assert!(error.starts_with("option `breakers` "), "{error}");
-        }
-        let own = Resilience::builder().memory().breakers(BreakerChoice::Named("own"));
-        assert!(own.build().is_ok());
-    }
 }

@@ -1,0 +1,153 @@
+//! From settings to a runtime: every option is checked here, and nowhere later.
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use poem::http::{HeaderName, HeaderValue};
+use tokio::runtime::Handle;
+
+use super::{BuildError, Builder, Source};
+use crate::{
+    client::{Callers, InvalidNetwork, Network},
+    policy::BreakerChoice,
+    runtime::{Resilience, Runtime, Settings},
+    store::{MemoryStore, RedisStore, Store},
+    store_breaker::StoreBreakers,
+};
+
+impl Builder {
+    /// Builds the runtime. Waits for nothing: Redis may be down.
+    ///
+    /// # Errors
+    ///
+    /// When no store is named, an option is out of range, the URL is malformed, or no tokio runtime is around.
+    pub fn build(self) -> Result<Resilience, BuildError> {
+        Handle::try_current().map_err(|_| BuildError::NoTokioRuntime)?;
+        self.breaker.validate()?;
+        let settings = self.settings()?;
+        let challenge = match &self.authenticator {
+            None => HeaderValue::from_static("ApiKey"),
+            Some(authenticator) => HeaderValue::from_str(authenticator.challenge())
+                .map_err(|_| invalid("authenticator", "its challenge is not a header value"))?,
+        };
+        if self.local_capacity == 0 {
+            return Err(invalid("local_capacity", "must be at least 1"));
+        }
+        let store = self.open_store()?;
+        let breakers = StoreBreakers::new(self.breaker, Arc::clone(&store));
+        let insurance = MemoryStore::builder().capacity(self.local_capacity).build();
+        Ok(Resilience::new(Runtime::new(
+            settings,
+            store,
+            self.authenticator,
+            challenge,
+            breakers,
+            insurance,
+        )))
+    }
+
+    fn settings(&self) -> Result<Settings, BuildError> {
+        for (option, deadline) in [
+            ("auth_deadline", self.auth_deadline),
+            ("flag_deadline", self.flag_deadline),
+            ("rate_limit_deadline", self.rate_limit_deadline),
+        ] {
+            if !(Duration::from_millis(1)..=DEADLINE_MAX).contains(&deadline) {
+                return Err(invalid(option, "must be from 1 ms to 1 h"));
+            }
+        }
+        if self.retry_after.is_zero() {
+            return Err(invalid("retry_after", "must not be zero"));
+        }
+        if !(1..=128).contains(&self.ipv6_prefix) {
+            return Err(invalid("ipv6_prefix", "must be from 1 to 128 bits"));
+        }
+        match self.breakers {
+            BreakerChoice::Named("") => return Err(invalid("breakers", "a breaker's name must not be empty")),
+            // As in the attribute: under these names the other choices know breakers with probes of their own.
+            BreakerChoice::Named("store" | "auth" | "flag" | "rate_limit") => {
+                return Err(invalid(
+                    "breakers",
+                    "has a name that a shared or a per-operation breaker has already",
+                ));
+            }
+            _ => {}
+        }
+        let networks = |option, networks: &Result<Vec<Network>, InvalidNetwork>| {
+            let networks = networks.clone();
+            networks.map_err(|error| BuildError::Network { option, error })
+        };
+        let callers = Callers {
+            trusted_proxies: networks("trusted_proxies", &self.trusted_proxies)?,
+            trust_unix_sockets: self.trust_unix_sockets,
+            proxy_header: self.proxy_header,
+            exempt: networks("exempt", &self.exempt)?,
+            ipv6_prefix: self.ipv6_prefix,
+        };
+        if self.auth_header.is_some() && self.authenticator.is_some() {
+            return Err(invalid(
+                "auth_header",
+                "is not read by an `authenticator`: set one of the two",
+            ));
+        }
+        let auth_header = self.auth_header.as_deref().unwrap_or("x-api-key");
+        let auth_header = HeaderName::from_bytes(auth_header.as_bytes())
+            .map_err(|_| invalid("auth_header", "is not the name of a header"))?;
+        Ok(Settings {
+            breakers: self.breakers,
+            auth_header,
+            auth_deadline: self.auth_deadline,
+            flag_deadline: self.flag_deadline,
+            rate_limit_deadline: self.rate_limit_deadline,
+            retry_after: self.retry_after,
+            callers,
+            rate_limit_headers: self.rate_limit_headers,
+            error_body: self.error_body,
+        })
+    }
+
+    fn open_store(&self) -> Result<Arc<dyn Store>, BuildError> {
+        match &self.store {
+            None => Err(BuildError::NoStore),
+            Some(Source::Redis(url)) => {
+                // Within what the store takes: an open time beyond that is no mistake of its own.
+                let reconnect_cap = self
+                    .breaker
+                    .open_for()
+                    .clamp(*RECONNECT_CAP.start(), *RECONNECT_CAP.end());
+                let mut redis = RedisStore::builder(url).reconnect_cap(reconnect_cap);
+                if let Some(api_keys) = self.api_keys {
+                    redis = redis.api_keys(api_keys);
+                }
+                if let Some(prefix) = &self.key_prefix {
+                    redis = redis.key_prefix(prefix);
+                }
+                Ok(Arc::new(redis.build()?))
+            }
+            Some(Source::Store(store)) => {
+                if self.api_keys.is_some() {
+                    return Err(invalid(
+                        "api_keys",
+                        "belongs to `redis(url)`: set it on the store itself",
+                    ));
+                }
+                if self.key_prefix.is_some() {
+                    return Err(invalid(
+                        "key_prefix",
+                        "belongs to `redis(url)`: set it on the store itself",
+                    ));
+                }
+                Ok(Arc::clone(store))
+            }
+        }
+    }
+}
+
+/// Longest deadline of a guard. What takes longer is no guard.
+const DEADLINE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// What a Redis store takes for the longest wait between two attempts to connect.
+const RECONNECT_CAP: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60 * 60);
+
+fn invalid(option: &'static str, reason: &'static str) -> BuildError {
+    BuildError::Invalid { option, reason }
+}
