@@ -38,6 +38,7 @@ pub(crate) fn takes<'a>(quotas: &'a Quotas, clients: &'a [ClientKey]) -> PerQuot
         .map(|(quota, client)| Take {
             quota: &quota.quota,
             client: client.as_str(),
+            cost: quota.spec.cost,
         })
         .collect()
 }
