@@ -209,7 +209,16 @@ fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
     let algorithm = match quota.algorithm {
         Algorithm::SlidingWindow => quote!(SlidingWindow),
         Algorithm::FixedWindow => quote!(FixedWindow),
+        Algorithm::TokenBucket => quote!(TokenBucket),
     };
+    let burst = quota.burst.map(|burst| {
+        let burst = burst.get();
+        quote!(.with_burst(#burst))
+    });
+    let cost = quota.cost.map(|cost| {
+        let cost = cost.get();
+        quote!(.with_cost(#cost))
+    });
     let on_outage = match quota.on_outage {
         OnOutage::Open => quote!(FailOpen),
         OnOutage::Closed => quote!(FailClosed),
@@ -225,6 +234,8 @@ fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
             .with_key(#private::Key::#key)
             .with_algorithm(#private::Algorithm::#algorithm)
             .with_on_outage(#private::OnOutage::#on_outage)
+            #burst
+            #cost
             #name
             #deadline
     }

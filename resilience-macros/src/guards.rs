@@ -2,6 +2,8 @@
 //!
 //! A new guard is a form in [`FORMS`], a line in [`Policy::read`] and a fn that reads its arguments.
 
+use std::num::NonZeroU32;
+
 use proc_macro2::{Group, Ident};
 use syn::{
     Error, ExprPath, Result, Token,
@@ -85,7 +87,7 @@ impl Policy {
     }
 
     fn rate_limit(&mut self, guard: &Ident, list: &Group, errors: &mut Errors) -> Option<RateLimit> {
-        let options = ["key", "algorithm", "on_outage", "name", "deadline"];
+        let options = ["key", "algorithm", "burst", "cost", "on_outage", "name", "deadline"];
         let mut arguments = Arguments::parse(guard, list, 2, &options, errors);
         let (limit, window) = (arguments.next(), arguments.next());
         if window.is_none() {
@@ -107,17 +109,24 @@ impl Policy {
             Some(value) => errors.keep(value::name(value)).map(Some),
             None => Some(None),
         };
-        let algorithm = choice(&arguments, "algorithm", &ALGORITHMS, errors).unwrap_or_default();
+        let algorithm = match arguments.option("algorithm") {
+            Some(value) => errors.keep(value::word(value, &ALGORITHMS)),
+            // One that was meant, but not written right, is unknown too.
+            None => (!arguments.mentions("algorithm")).then(Algorithm::default),
+        };
         let on_outage = choice(&arguments, "on_outage", &ON_OUTAGE, errors).unwrap_or_default();
         let deadline = option(&arguments, "deadline", value::deadline, errors);
         // All are read before any may leave: a mistake in one must not hide one in another.
         let limit = limit.and_then(|value| errors.keep(value::limit(&value)));
         let window = window.and_then(|value| errors.keep(value::window(&value)));
+        let (burst, cost) = burst_and_cost(&arguments, limit, algorithm, errors);
         Some(RateLimit {
             limit: limit?,
             window: window?,
             key: key?,
-            algorithm,
+            algorithm: algorithm.unwrap_or_default(),
+            burst,
+            cost,
             on_outage,
             name: name?,
             deadline,
@@ -141,9 +150,10 @@ const ONCE: [&str; 3] = ["auth", "deadline", "breaker"];
 
 const KEYS: [&str; 4] = ["ip", "user", "global", "header(\"…\")"];
 
-const ALGORITHMS: [(&str, Algorithm); 2] = [
+const ALGORITHMS: [(&str, Algorithm); 3] = [
     ("sliding_window", Algorithm::SlidingWindow),
     ("fixed_window", Algorithm::FixedWindow),
+    ("token_bucket", Algorithm::TokenBucket),
 ];
 
 const ON_OUTAGE: [(&str, OnOutage); 3] = [
@@ -162,6 +172,41 @@ fn option<T>(arguments: &Arguments, name: &str, parse: impl Fn(&Value) -> Result
 
 fn choice<T: Copy>(arguments: &Arguments, name: &str, words: &[(&str, T)], errors: &mut Errors) -> Option<T> {
     option(arguments, name, |value| value::word(value, words), errors)
+}
+
+/// Reads two numbers that the limit bounds. The limit or the algorithm is `None` after a mistake, and then bounds nothing.
+fn burst_and_cost(
+    arguments: &Arguments,
+    limit: Option<NonZeroU32>,
+    algorithm: Option<Algorithm>,
+    errors: &mut Errors,
+) -> (Option<NonZeroU32>, Option<NonZeroU32>) {
+    let burst = option(arguments, "burst", value::burst, errors);
+    if let Some(value) = arguments.option("burst") {
+        match (algorithm, burst, limit) {
+            (Some(Algorithm::SlidingWindow | Algorithm::FixedWindow), ..) => errors.push(
+                value.error("only a token bucket has a burst: add `algorithm = \"token_bucket\"`, or remove `burst`"),
+            ),
+            (_, Some(burst), Some(limit)) if burst > limit => errors.push(value.error(format!(
+                "a burst of {burst} would let more pass at once than the limit lets pass in a window: \
+                 write at most {limit}"
+            ))),
+            _ => {}
+        }
+    }
+    let cost = option(arguments, "cost", value::cost, errors);
+    if let (Some(value), Some(cost)) = (arguments.option("cost"), cost) {
+        let bounds = [("limit", limit), ("burst", burst)];
+        let exceeded = bounds
+            .into_iter()
+            .find_map(|(what, bound)| bound.filter(|bound| cost > *bound).map(|bound| (what, bound)));
+        if let Some((what, bound)) = exceeded {
+            errors.push(value.error(format!(
+                "a request that costs {cost} would never fit into a {what} of {bound}: write at most {bound}"
+            )));
+        }
+    }
+    (burst, cost)
 }
 
 fn auth(mode: &Value, errors: &mut Errors) -> Auth {
@@ -321,7 +366,8 @@ mod tests {
         let quota = &policy.rate_limits[0];
         assert_eq!((quota.limit.get(), quota.window), (30, Duration::from_secs(60)));
         assert_eq!((&quota.key, &quota.name, quota.deadline), (&Key::Ip, &None, None));
-        assert!(matches!(quota.algorithm, Algorithm::SlidingWindow));
+        assert_eq!(quota.algorithm, Algorithm::SlidingWindow);
+        assert_eq!((quota.burst, quota.cost), (None, None));
         assert!(matches!(quota.on_outage, OnOutage::Open));
         let flag = &policy.flags[0];
         assert_eq!(
@@ -344,7 +390,9 @@ mod tests {
                 key = header("X-Tenant"),
                 1_000,
                 "1d",
-                algorithm = "fixed_window",
+                algorithm = "token_bucket",
+                burst = 100,
+                cost = 5,
                 on_outage = "fail_local",
                 name = "daily",
                 deadline = "80ms"
@@ -366,7 +414,11 @@ mod tests {
         let quota = &policy.rate_limits[0];
         assert_eq!((quota.limit.get(), quota.window), (1000, Duration::from_secs(86_400)));
         assert!(matches!(&quota.key, Key::Header(name) if name.as_str() == "x-tenant"));
-        assert!(matches!(quota.algorithm, Algorithm::FixedWindow));
+        assert_eq!(quota.algorithm, Algorithm::TokenBucket);
+        assert_eq!(
+            (quota.burst.map(NonZeroU32::get), quota.cost.map(NonZeroU32::get)),
+            (Some(100), Some(5))
+        );
         assert!(matches!(quota.on_outage, OnOutage::Local));
         assert_eq!(quota.name.as_ref().map(|name| name.as_str()), Some("daily"));
         assert_eq!(quota.deadline, Some(Duration::from_millis(80)));
@@ -391,6 +443,19 @@ mod tests {
         assert!(policy.auth.is_some());
         assert!(policy.rate_limits.is_empty());
         assert_eq!(policy.user_keys.len(), 1);
+    }
+
+    #[test]
+    fn a_mistake_elsewhere_says_nothing_about_burst_and_cost() {
+        for attribute in [
+            quote!(rate_limit(0, 60, cost = 50)),
+            quote!(rate_limit(30, 60, algorithm = "leaky_bucket", burst = 5)),
+            quote!(rate_limit(30, 60, algorithm("token_bucket"), burst = 5)),
+            quote!(rate_limit(30, 60, algorithm = "token_bucket", burst = 0, cost = 5)),
+        ] {
+            let (_, errors) = parse(attribute);
+            assert_eq!(errors.len(), 1, "{errors:?}");
+        }
     }
 
     #[test]

@@ -81,7 +81,9 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// | option | value | default |
 /// |---|---|---|
 /// | `key` | who shares the quota: `ip`, `user` (needs `auth`), `global`, `header("x-tenant")` | `ip` |
-/// | `algorithm` | `"sliding_window"` or `"fixed_window"` | `"sliding_window"` |
+/// | `algorithm` | `"sliding_window"`, `"fixed_window"` or `"token_bucket"` | `"sliding_window"` |
+/// | `burst` | how much a token bucket lets pass at once, 1 to the limit | the limit |
+/// | `cost` | as how many requests one counts, 1 to the limit, and to the burst of a token bucket | 1 |
 /// | `on_outage` | `"fail_open"` (pass), `"fail_closed"` (503) or `"fail_local"` (count in this process) | `"fail_open"` |
 /// | `name` | shares the quota among all handlers that name it so | the handler's path, limit, window and key |
 /// | `deadline` | bound of the store's answer, 1 ms to 1 h | the builder's (80 ms) |
@@ -127,7 +129,7 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// # Errors
 ///
 /// The compiler refuses, among others: an `auth` that fails open, a flag without a default, limits and windows that are
-/// zero, negative, too large or no literals, malformed durations and names, unknown guards and options, the same guard
+/// zero, negative, too large or no literals, a burst or cost above the limit, a burst without a token bucket, malformed durations and names, unknown guards and options, the same guard
 /// twice, `key = user` or an `Identity` parameter without `auth` (`Option<Identity>` needs none), an attribute with no
 /// guards, and one that has no `#[handler]` under it. It judges `Identity` and `#[handler]` by their names.
 #[proc_macro_attribute]
@@ -166,7 +168,7 @@ mod tests {
     const ATTRIBUTE: &str = r#"auth ( "fail_closed" , header = "x-api-key" , deadline = "150ms" ) ,
         flag ( "checkout" , default = false , blocks_when = "on" , stale = "30s" ) ,
         rate_limit ( 30 , "1m" , key = header ( "x-tenant" ) , algorithm = "fixed_window" , name = "api" ) ,
-        rate_limit ( 1_000 , 86400 , key = user , on_outage = "fail_local" ) ,
+        rate_limit ( 1_000 , 86400 , key = user , algorithm = "token_bucket" , burst = 100 , cost = 5 ) ,
         deadline = "2s" , breaker = "shared" , guard ( path :: to :: < A , B > :: GUARD ) ,"#;
 
     /// Expands, and checks that the result is either guarded or in error, never both and never neither.

@@ -50,6 +50,10 @@ pub(crate) struct RateLimit {
     pub(crate) window: Duration,
     pub(crate) key: Key,
     pub(crate) algorithm: Algorithm,
+    /// At most the limit; only of a token bucket.
+    pub(crate) burst: Option<NonZeroU32>,
+    /// At most the limit, and the burst.
+    pub(crate) cost: Option<NonZeroU32>,
     pub(crate) on_outage: OnOutage,
     pub(crate) name: Option<Name>,
     pub(crate) deadline: Option<Duration>,
@@ -74,11 +78,12 @@ pub(crate) enum Key {
 }
 
 /// How a quota counts.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     #[default]
     SlidingWindow,
     FixedWindow,
+    TokenBucket,
 }
 
 /// What a quota answers while the store cannot tell.

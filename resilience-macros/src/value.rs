@@ -33,16 +33,19 @@ impl HeaderName {
 
 /// How many requests pass: 1 to `u32::MAX`.
 pub(crate) fn limit(value: &Value) -> Result<NonZeroU32> {
-    let number = match literal(value) {
-        Some(Lit::Int(number)) => integer(value, "limit", &number)?,
-        Some(Lit::Float(_)) => return Err(value.error("a limit is a whole number of requests, such as `30`")),
-        Some(Lit::Str(text)) if text.value().parse::<u32>().is_ok() => {
-            return Err(value.error(format!("a limit is a number: write `{}` without quotes", text.value())));
-        }
-        _ => return Err(value.error("a limit is a literal number, which the compiler can check, such as `30`")),
-    };
-    NonZeroU32::new(number)
-        .ok_or_else(|| value.error("a limit of 0 would refuse every request: write 1 or more, or remove the route"))
+    let advice = "would refuse every request: write 1 or more, or remove the route";
+    requests(value, "limit", "30", advice)
+}
+
+/// How many requests pass at once: 1 to `u32::MAX`.
+pub(crate) fn burst(value: &Value) -> Result<NonZeroU32> {
+    requests(value, "burst", "10", "would refuse every request: write 1 or more")
+}
+
+/// As how many requests one counts: 1 to `u32::MAX`.
+pub(crate) fn cost(value: &Value) -> Result<NonZeroU32> {
+    let advice = "would count no request: write 1 or more, or remove the quota";
+    requests(value, "cost", "5", advice)
 }
 
 /// The time in which a quota is counted: 1 ms to 366 days, or whole seconds without a unit.
@@ -146,6 +149,25 @@ const UNITS: [(&str, u64); 5] = [
     ("h", 60 * 60 * 1000),
     ("d", 24 * 60 * 60 * 1000),
 ];
+
+/// A number of requests; `zero` says why it cannot be none.
+fn requests(value: &Value, what: &str, example: &str, zero: &str) -> Result<NonZeroU32> {
+    let number = match literal(value) {
+        Some(Lit::Int(number)) => integer(value, what, &number)?,
+        Some(Lit::Float(_)) => {
+            return Err(value.error(format!("a {what} is a whole number of requests, such as `{example}`")));
+        }
+        Some(Lit::Str(text)) if text.value().parse::<u32>().is_ok() => {
+            return Err(value.error(format!("a {what} is a number: write `{}` without quotes", text.value())));
+        }
+        _ => {
+            return Err(value.error(format!(
+                "a {what} is a literal number, which the compiler can check, such as `{example}`"
+            )));
+        }
+    };
+    NonZeroU32::new(number).ok_or_else(|| value.error(format!("a {what} of 0 {zero}")))
+}
 
 fn literal(value: &Value) -> Option<Lit> {
     syn::parse2(value.tokens()).ok()

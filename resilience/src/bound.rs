@@ -152,6 +152,7 @@ impl BoundQuota {
                 limit: spec.limit,
                 window: spec.window,
                 algorithm: spec.algorithm,
+                burst: spec.burst(),
             },
             policy_item: HeaderValue::from_str(&policy_item).expect("a name is printable ASCII"),
             limit: HeaderValue::from(spec.limit),
@@ -181,7 +182,8 @@ fn named(policy: &Policy) -> Vec<(RateLimit, String)> {
 }
 
 /// Tells the quota from all others in the store. A named one is shared by all that use the name; any other belongs to
-/// its handler, with its limit, window and key. What changes the meaning of a stored count is part of every id.
+/// its handler, with its limit, window and key. What changes the meaning of a stored count is part of every id: a burst
+/// does not, since a bucket is stored as the time at which it will be full, nor does a cost.
 fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
     let mut id = match spec.name {
         Some(name) => format!("={name}"),
@@ -190,6 +192,7 @@ fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
     let algorithm = match spec.algorithm {
         Algorithm::SlidingWindow => "sliding",
         Algorithm::FixedWindow => "fixed",
+        Algorithm::TokenBucket => "bucket",
     };
     let key = match spec.key {
         Key::Ip => "ip",

@@ -221,6 +221,8 @@ pub struct RateLimit {
     pub(crate) window: Duration,
     pub(crate) key: Key,
     pub(crate) algorithm: Algorithm,
+    pub(crate) burst: Option<u32>,
+    pub(crate) cost: u32,
     pub(crate) on_outage: OnOutage,
     pub(crate) name: Option<&'static str>,
     pub(crate) deadline: Option<Duration>,
@@ -235,6 +237,8 @@ impl RateLimit {
             window,
             key: Key::Ip,
             algorithm: Algorithm::SlidingWindow,
+            burst: None,
+            cost: 1,
             on_outage: OnOutage::FailOpen,
             name: None,
             deadline: None,
@@ -253,6 +257,27 @@ impl RateLimit {
     pub const fn with_algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
         self
+    }
+
+    /// How much a token bucket holds, that is, lets pass at once: 1 to the limit, which is the default. Other algorithms
+    /// have no burst, and ignore it.
+    #[must_use]
+    pub const fn with_burst(mut self, burst: u32) -> Self {
+        self.burst = Some(burst);
+        self
+    }
+
+    /// As how many requests one counts: 1 (the default) to the limit, or to the burst of a token bucket. More than that
+    /// counts as that.
+    #[must_use]
+    pub const fn with_cost(mut self, cost: u32) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// The burst that applies.
+    pub(crate) fn burst(&self) -> u32 {
+        self.burst.unwrap_or(self.limit).min(self.limit)
     }
 
     /// What happens while the store cannot tell.
@@ -299,6 +324,9 @@ pub enum Algorithm {
     SlidingWindow,
     /// One count per window, aligned to the clock. Up to twice the limit may pass across a boundary.
     FixedWindow,
+    /// A bucket of `burst` tokens that gains `limit` of them per window, evenly (GCRA). No more than the burst and what
+    /// was gained meanwhile ever passes: up to the burst and the limit together in one window.
+    TokenBucket,
 }
 
 /// What a quota answers while the store cannot tell.

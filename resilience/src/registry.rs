@@ -25,11 +25,12 @@ pub(crate) fn mistakes(policies: &[&'static Policy], own_authenticator: bool) ->
         for limit in policy.rate_limits() {
             let Some(name) = limit.name else { continue };
             let (first, by) = named.entry(name).or_insert_with(|| (limit, handler.clone()));
-            let same = (first.limit, first.window, first.key, first.algorithm)
-                == (limit.limit, limit.window, limit.key, limit.algorithm);
+            // The cost is each handler's own.
+            let quota = |limit: &RateLimit| (limit.limit, limit.window, limit.key, limit.algorithm, limit.burst());
+            let same = quota(first) == quota(limit);
             if !same {
                 mistakes.push(format!(
-                    "`{handler}` and `{by}` share the quota `{name}`, but disagree on its limit, window, key or algorithm"
+                    "`{handler}` and `{by}` share the quota `{name}`, but disagree on its limit, window, key, algorithm or burst"
                 ));
             }
         }
@@ -52,7 +53,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::policy::Auth;
+    use crate::policy::{Algorithm, Auth};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -63,13 +64,30 @@ mod tests {
         static A: Policy = Policy::new("app", "a").with_rate_limits(&THIRTY);
         static B: Policy = Policy::new("app", "b").with_rate_limits(&THIRTY);
         static C: Policy = Policy::new("app", "c").with_rate_limits(&FORTY);
-        assert_eq!(mistakes(&[&A, &B], false), Vec::<String>::new());
+        static COSTLY: [RateLimit; 1] = [RateLimit::new(30, MINUTE).with_name("api").with_cost(5)];
+        static D: Policy = Policy::new("app", "d").with_rate_limits(&COSTLY);
+        assert_eq!(mistakes(&[&A, &B, &D], false), Vec::<String>::new());
         let found = mistakes(&[&A, &B, &C], false);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
             found[0].contains("`app::c` and `app::a` share the quota `api`"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn buckets_of_one_name_are_of_one_size() {
+        const BUCKET: RateLimit = RateLimit::new(30, MINUTE)
+            .with_name("api")
+            .with_algorithm(Algorithm::TokenBucket);
+        static FULL: [RateLimit; 1] = [BUCKET];
+        static SAME: [RateLimit; 1] = [BUCKET.with_burst(30)];
+        static SMALL: [RateLimit; 1] = [BUCKET.with_burst(5)];
+        static A: Policy = Policy::new("app", "a").with_rate_limits(&FULL);
+        static B: Policy = Policy::new("app", "b").with_rate_limits(&SAME);
+        static C: Policy = Policy::new("app", "c").with_rate_limits(&SMALL);
+        assert_eq!(mistakes(&[&A, &B], false), Vec::<String>::new());
+        assert_eq!(mistakes(&[&A, &C], false).len(), 1);
     }
 
     #[test]

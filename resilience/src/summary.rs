@@ -125,13 +125,18 @@ fn quotas(quotas: &Quotas) -> Vec<GuardSummary> {
             Key::Header(name) => format!("header {name}"),
         };
         let algorithm = match spec.algorithm {
-            Algorithm::SlidingWindow => "",
-            Algorithm::FixedWindow => ", fixed window",
+            Algorithm::SlidingWindow => String::new(),
+            Algorithm::FixedWindow => ", fixed window".to_owned(),
+            Algorithm::TokenBucket => format!(", token bucket of {}", spec.burst()),
+        };
+        let cost = match spec.cost {
+            1 => String::new(),
+            cost => format!(", cost {cost}"),
         };
         let name = spec.name.map(|name| format!(" {name}")).unwrap_or_default();
         GuardSummary {
             guard: format!(
-                "rate_limit{name} {} in {:?} by {key}{algorithm}",
+                "rate_limit{name} {} in {:?} by {key}{algorithm}{cost}",
                 spec.limit, spec.window
             ),
             deadline: quotas.deadline,

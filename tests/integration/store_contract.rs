@@ -17,7 +17,7 @@ const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// So short that a test can wait for it.
 const SHORT: Duration = Duration::from_millis(250);
 
-const ALGORITHMS: [Algorithm; 2] = [Algorithm::SlidingWindow, Algorithm::FixedWindow];
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::SlidingWindow, Algorithm::FixedWindow, Algorithm::TokenBucket];
 
 /// A store, and the way its time passes.
 struct Subject {
@@ -86,7 +86,11 @@ impl Subject {
     }
 
     async fn take(&self, quota: &Quota, client: &str) -> Taken {
-        self.take_all(&[Take { quota, client }]).await[0]
+        self.take_for(1, quota, client).await
+    }
+
+    async fn take_for(&self, cost: u32, quota: &Quota, client: &str) -> Taken {
+        self.take_all(&[Take { quota, client, cost }]).await[0]
     }
 
     async fn take_all(&self, takes: &[Take<'_>]) -> Vec<Taken> {
@@ -110,6 +114,7 @@ fn quota(id: &str, limit: u32, window: Duration, algorithm: Algorithm) -> Quota 
         limit,
         window,
         algorithm,
+        burst: limit,
     }
 }
 
@@ -146,6 +151,11 @@ contract! {
     the_next_request_passes_after_the_wait_that_the_last_one_was_told,
     refused_requests_consume_nothing,
     a_window_of_a_millisecond_passes,
+    a_cost_is_taken_whole_or_not_at_all,
+    a_costly_retry_passes_after_the_wait,
+    a_bucket_lets_its_burst_pass_and_then_what_it_gains,
+    a_bucket_of_many_tokens_loses_none_of_them,
+    quotas_of_all_algorithms_are_taken_all_or_none,
     several_quotas_are_taken_all_or_none,
     quotas_of_different_clients_are_taken_all_or_none,
     concurrent_requests_admit_exactly_the_limit,
@@ -284,11 +294,132 @@ async fn a_window_of_a_millisecond_passes(subject: Subject) {
     }
 }
 
+async fn a_cost_is_taken_whole_or_not_at_all(subject: Subject) {
+    for algorithm in ALGORITHMS {
+        let quota = quota(&format!("{algorithm:?}"), 10, YEAR, algorithm);
+        let taken = subject.take_for(4, &quota, "client").await;
+        assert_eq!((taken.allowed, taken.remaining), (true, 6));
+        assert_eq!(taken.retry_after, Duration::ZERO);
+        let taken = subject.take_for(4, &quota, "client").await;
+        assert_eq!((taken.allowed, taken.remaining), (true, 2));
+        // Another of this cost would have to wait, though something is left.
+        assert!(taken.retry_after > Duration::ZERO && taken.reset >= taken.retry_after);
+        let refused = subject.take_for(4, &quota, "client").await;
+        assert_eq!((refused.allowed, refused.remaining), (false, 2));
+        assert!(refused.retry_after > Duration::ZERO && refused.reset >= refused.retry_after);
+        let taken = subject.take_for(2, &quota, "client").await;
+        assert_eq!((taken.allowed, taken.remaining), (true, 0));
+        // Whatever can never be had is all that can be had.
+        assert!(subject.take_for(u32::MAX, &quota, "another client").await.allowed);
+        assert!(!subject.take(&quota, "another client").await.allowed);
+    }
+}
+
+async fn a_costly_retry_passes_after_the_wait(subject: Subject) {
+    for algorithm in ALGORITHMS {
+        let quota = quota(&format!("{algorithm:?}"), 5, SHORT, algorithm);
+        exhaust(&subject, &quota).await;
+        for cost in [3, 5, 2] {
+            let taken = subject.take_for(cost, &quota, "client").await;
+            assert!(taken.retry_after <= 2 * SHORT);
+            if !taken.allowed {
+                subject.pass(taken.retry_after).await;
+                let retried = subject.take_for(cost, &quota, "client").await;
+                assert!(retried.allowed, "{algorithm:?} {cost}: {taken:?}");
+            }
+        }
+    }
+}
+
+/// `limit` tokens in a year, of which `burst` fit into the bucket.
+fn bucket(id: &str, limit: u32, burst: u32) -> Quota {
+    Quota {
+        burst,
+        ..quota(id, limit, YEAR, Algorithm::TokenBucket)
+    }
+}
+
+async fn a_bucket_lets_its_burst_pass_and_then_what_it_gains(subject: Subject) {
+    let slow = bucket("slow", 366, 3);
+    for remaining in [2, 1, 0] {
+        let taken = subject.take(&slow, "client").await;
+        assert_eq!((taken.allowed, taken.remaining), (true, remaining));
+    }
+    // One comes a day.
+    let day = Duration::from_secs(24 * 60 * 60);
+    let refused = subject.take(&slow, "client").await;
+    assert!(!refused.allowed && refused.retry_after <= day && refused.retry_after > day - PATIENCE);
+    assert!(refused.reset <= 3 * day && refused.reset > 3 * day - PATIENCE);
+
+    // Four in a window of which one fits: each has to wait for a quarter of it, not for its end.
+    let quick = Quota {
+        window: 4 * SHORT,
+        ..bucket("quick", 4, 1)
+    };
+    for _ in 0..3 {
+        let taken = subject.take(&quick, "client").await;
+        assert_eq!((taken.allowed, taken.retry_after), (true, SHORT));
+        subject.pass(SHORT).await;
+    }
+}
+
+async fn a_bucket_of_many_tokens_loses_none_of_them(subject: Subject) {
+    // The products of these numbers are beyond what Lua can count.
+    let quota = bucket("vast", u32::MAX, u32::MAX);
+    let first = subject.take_for(u32::MAX - 1, &quota, "client").await;
+    // Some tokens come while the next request is on its way: one each 7 ms.
+    assert_eq!((first.allowed, first.remaining), (true, 1));
+    assert!(subject.take(&quota, "client").await.allowed);
+    let refused = subject.take_for(u32::MAX, &quota, "client").await;
+    assert!(!refused.allowed && refused.retry_after <= YEAR && refused.retry_after > YEAR - PATIENCE);
+}
+
+async fn quotas_of_all_algorithms_are_taken_all_or_none(subject: Subject) {
+    let quotas = ALGORITHMS.map(|algorithm| quota(&format!("{algorithm:?}"), 10, YEAR, algorithm));
+    for (tight, refuses) in quotas.iter().enumerate() {
+        let client = &*refuses.id;
+        assert!(subject.take_for(9, refuses, client).await.allowed);
+        // In every order, and each at a cost of its own.
+        for first in 0..quotas.len() {
+            let mut order: Vec<usize> = (0..quotas.len()).collect();
+            order.rotate_left(first);
+            let takes: Vec<Take<'_>> = order
+                .iter()
+                .map(|&at| Take {
+                    quota: &quotas[at],
+                    client,
+                    cost: 2 + at as u32,
+                })
+                .collect();
+            for (&at, taken) in order.iter().zip(subject.take_all(&takes).await) {
+                assert_eq!(taken.allowed, at != tight);
+                assert_eq!(taken.remaining, if at == tight { 1 } else { 10 });
+            }
+        }
+    }
+    let takes: Vec<Take<'_>> = (1..)
+        .zip(&quotas)
+        .map(|(cost, quota)| Take {
+            quota,
+            client: "client",
+            cost,
+        })
+        .collect();
+    let remaining: Vec<u32> = subject
+        .take_all(&takes)
+        .await
+        .iter()
+        .map(|taken| taken.remaining)
+        .collect();
+    assert_eq!(remaining, [9, 8, 7]);
+}
+
 async fn several_quotas_are_taken_all_or_none(subject: Subject) {
     let (burst, daily) = (yearly("burst", 2), yearly("daily", 5));
     let both = [&burst, &daily].map(|quota| Take {
         quota,
         client: "client",
+        cost: 1,
     });
     for remaining in [(1, 4), (0, 3)] {
         let taken = subject.take_all(&both).await;
@@ -315,10 +446,12 @@ async fn quotas_of_different_clients_are_taken_all_or_none(subject: Subject) {
             Take {
                 quota: &per_client,
                 client,
+                cost: 1,
             },
             Take {
                 quota: &global,
                 client: "everybody",
+                cost: 1,
             },
         ]
     };
@@ -366,7 +499,7 @@ async fn concurrently(subject: &Subject, quotas: &[&Quota], requests: usize) -> 
         let quotas: Vec<Quota> = quotas.iter().map(|&quota| quota.clone()).collect();
         tokio::spawn(async move {
             let client = "client";
-            let takes: Vec<Take<'_>> = quotas.iter().map(|quota| Take { quota, client }).collect();
+            let takes: Vec<Take<'_>> = quotas.iter().map(|quota| Take { quota, client, cost: 1 }).collect();
             store.take(&takes, soon()).await.unwrap()
         })
     });
@@ -401,6 +534,7 @@ async fn an_operation_that_is_never_polled_takes_nothing(subject: Subject) {
     let takes = [Take {
         quota: &quota,
         client: "client",
+        cost: 1,
     }];
     drop(subject.store.take(&takes, soon()));
     assert_eq!(subject.take(&quota, "client").await.remaining, 1);

@@ -45,6 +45,7 @@ pub(crate) fn takes<'a>(claims: &'a [Claim<'_>]) -> PerQuota<Take<'a>> {
     let take = |claim: &'a Claim<'_>| Take {
         quota: &claim.quota.quota,
         client: claim.client.as_str(),
+        cost: claim.quota.spec.cost,
     };
     claims.iter().map(take).collect()
 }

@@ -39,7 +39,7 @@ impl ApiKeys {
 /// |---|---|---|
 /// | an API key | `apikey-sha256:<hex>` or `apikey:<key>` | the user's id |
 /// | a flag | `flag:<name>` | `1`, `true`, `on` or `0`, `false`, `off` |
-/// | a client's count | `rl:{<client>}:<quota>` | counters in 16 bytes, with an expiry |
+/// | a client's count | `rl:{<client>}:<quota>` | counters in 16 bytes, or the time of a full bucket in 12, with an expiry |
 ///
 /// Each comes after the prefix. The counts of one client share a hash tag, hence a slot of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 //! A [`Store`] speaks in whole decisions ("take one from these quotas"), never in raw commands, so that each one is
 //! atomic and costs one round trip. [`RedisStore`] is the shared one, [`MemoryStore`] the embedded one.
 
+mod account;
 mod admin;
+mod bucket;
 mod layout;
 mod memory;
 mod redis;
@@ -44,7 +46,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// A flag's value; `None` for a flag that nobody has set.
     fn flag<'a>(&'a self, name: &'a str, deadline: Instant) -> StoreFuture<'a, Option<bool>>;
 
-    /// Takes one from each of these quotas, or from none of them.
+    /// Takes its cost from each of these quotas, or nothing from any of them.
     ///
     /// Answers in the order of `takes`. If any entry is refused, nothing is consumed anywhere.
     fn take<'a>(&'a self, takes: &'a [Take<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Taken>>;
@@ -74,6 +76,8 @@ pub struct Quota {
     pub window: Duration,
     /// How it counts.
     pub algorithm: Algorithm,
+    /// How much may pass at once; from 1 to the limit. Only a token bucket looks at it.
+    pub burst: u32,
 }
 
 /// One request's claim on one quota.
@@ -83,6 +87,8 @@ pub struct Take<'a> {
     pub quota: &'a Quota,
     /// Whose bucket: bounded and unambiguous already (see [`ClientKey`](crate::client::ClientKey)).
     pub client: &'a str,
+    /// As how many requests it counts; from 1 to the limit (of a token bucket: to the burst), and as that if it is more.
+    pub cost: u32,
 }
 
 /// What one quota said.
@@ -90,12 +96,13 @@ pub struct Take<'a> {
 pub struct Taken {
     /// Whether this quota has room. The request passes only if all of them have.
     pub allowed: bool,
-    /// Requests that would still pass after this one.
+    /// Requests of cost 1 that would still pass after this one.
     pub remaining: u32,
     /// Refused: how long until a retry passes (rounded up to the millisecond, never zero).
-    /// Allowed with nothing remaining: how long until the next request would pass. Otherwise zero.
+    /// Allowed with too little remaining for another of the same cost: how long until that would pass. Otherwise zero.
     pub retry_after: Duration,
-    /// How long until the current window ends and capacity returns; when nothing remains, at least `retry_after`.
+    /// How long until the current window ends and capacity returns, or until a token bucket is full (zero if it is);
+    /// at least `retry_after`.
     pub reset: Duration,
 }
 

@@ -9,7 +9,10 @@ use std::{
 use futures_util::{FutureExt, future};
 use tokio::time::Instant;
 
-use super::{Probe, Quota, Store, StoreError, StoreErrorKind, StoreFuture, Take, Taken};
+use super::{
+    Probe, Store, StoreError, StoreErrorKind, StoreFuture, Take, Taken,
+    account::{Account, Rule, Stored},
+};
 
 /// A store whose answers, errors and delays a test sets, also while it runs.
 ///
@@ -263,7 +266,7 @@ impl Store for ScriptedStore {
 
 impl TakeScript {
     fn of(self, takes: &[Take<'_>]) -> Vec<Taken> {
-        let room = takes.iter().map(|take| first_of(take.quota));
+        let room = takes.iter().map(first_of);
         match self {
             Self::Room => room.collect(),
             Self::Same(taken) => room.map(|_| taken).collect(),
@@ -276,19 +279,16 @@ impl TakeScript {
 }
 
 /// What a quota says to the first request of a window.
-fn first_of(quota: &Quota) -> Taken {
-    Taken {
-        allowed: true,
-        remaining: quota.limit - 1,
-        retry_after: if quota.limit == 1 { quota.window } else { Duration::ZERO },
-        reset: quota.window,
-    }
+fn first_of(take: &Take<'_>) -> Taken {
+    let mut account = Account::open(Rule::of(take), Stored::Nothing, 0);
+    account.charge();
+    account.taken(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Algorithm;
+    use crate::{policy::Algorithm, store::Quota};
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(1)
@@ -330,6 +330,7 @@ mod tests {
             limit: 5,
             window: Duration::from_secs(60),
             algorithm: Algorithm::SlidingWindow,
+            burst: 5,
         };
         let refused = Taken {
             allowed: false,
@@ -341,8 +342,9 @@ mod tests {
         let takes = [Take {
             quota: &quota,
             client: "a",
+            cost: 1,
         }; 2];
         let taken = store.take(&takes, soon()).await.unwrap();
-        assert_eq!(taken, [refused, first_of(&quota)]);
+        assert_eq!(taken, [refused, first_of(&takes[1])]);
     }
 }

@@ -9,9 +9,7 @@
 
 use std::time::Duration;
 
-use crate::policy::Algorithm;
-
-use super::{Quota, Taken};
+use super::Taken;
 
 /// What is stored per client and quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,38 +29,19 @@ pub(crate) struct Count {
     pub(crate) elapsed: u64,
 }
 
-/// A quota's limit in the units of the arithmetic.
+/// A quota's limit and a request's cost in the units of the arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
-    limit: u64,
-    window: u64,
-    sliding: bool,
+    /// At least 1.
+    pub(crate) limit: u64,
+    /// In milliseconds, at least 1.
+    pub(crate) window: u64,
+    pub(crate) sliding: bool,
+    /// From 1 to the limit.
+    pub(crate) cost: u64,
 }
 
 impl Rule {
-    /// The rule of `quota`, whose limit and window count as at least 1 and 1 ms.
-    pub(crate) fn of(quota: &Quota) -> Self {
-        Self {
-            limit: u64::from(quota.limit).max(1),
-            window: u64::try_from(quota.window.as_millis())
-                .unwrap_or(u64::MAX)
-                .clamp(1, LONGEST_WINDOW),
-            sliding: matches!(quota.algorithm, Algorithm::SlidingWindow),
-        }
-    }
-
-    pub(crate) const fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    pub(crate) const fn window(&self) -> u64 {
-        self.window
-    }
-
-    pub(crate) const fn sliding(&self) -> bool {
-        self.sliding
-    }
-
     /// What `stored` amounts to at `now`, and the index of the window that is then current.
     pub(crate) fn count(&self, stored: Stored, now: u64) -> (u64, Count) {
         let mut index = now / self.window;
@@ -88,11 +67,22 @@ impl Rule {
         (index, count)
     }
 
-    /// How many requests would still pass: the largest `n` with `current + n + previous * overlap <= limit`.
+    /// How much would still pass: the largest `n` with `current + n + previous * overlap <= limit`.
     pub(crate) fn room(&self, count: &Count) -> u32 {
         let overlapping = product(u64::from(count.previous), self.window - count.elapsed).div_ceil(self.window.into());
         let room = u128::from(self.limit).saturating_sub(u128::from(count.current) + overlapping);
         u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// Whether there is room for the request.
+    pub(crate) fn fits(&self, count: &Count) -> bool {
+        u64::from(self.room(count)) >= self.cost
+    }
+
+    /// Counts the request.
+    pub(crate) fn charge(&self, count: &mut Count) {
+        let current = u64::from(count.current) + self.cost;
+        count.current = u32::try_from(current).unwrap_or(u32::MAX);
     }
 
     /// Milliseconds for which the counts are of use: when they run out, an empty entry says the same.
@@ -103,34 +93,34 @@ impl Rule {
 
     /// The answer for a quota that had room (`allowed`) or had none, with the counts after the decision.
     pub(crate) fn taken(&self, allowed: bool, after: &Count) -> Taken {
-        let room = self.room(after);
-        let remaining = if allowed { room } else { 0 };
-        let wait = match (allowed, room) {
-            (_, 0) => self.wait(after),
-            (true, _) => 0,
+        let fits = self.fits(after);
+        let wait = match (allowed, fits) {
+            (_, false) => self.wait(after),
+            (true, true) => 0,
             // Only a script whose arithmetic has lost a bit says so: see `take.lua`.
-            (false, _) => 1,
+            (false, true) => 1,
         };
         Taken {
             allowed,
-            remaining,
+            remaining: remaining(allowed, self.room(after), self.cost),
             retry_after: Duration::from_millis(wait),
             reset: Duration::from_millis(wait.max(self.window - after.elapsed)),
         }
     }
 
-    /// Milliseconds until there is room again, if nothing else is admitted meanwhile. Asked only when there is none.
+    /// Milliseconds until there is room for the request, if nothing else is admitted meanwhile. Asked only when there is
+    /// none.
     fn wait(&self, count: &Count) -> u64 {
         let rest = self.window - count.elapsed;
         if !self.sliding {
             return rest;
         }
-        // Still in this window: the previous one's weight falls until one more fits beside the current count.
-        if let Some(room) = self.limit.checked_sub(u64::from(count.current) + 1) {
+        // Still in this window: the previous one's weight falls until the request fits beside the current count.
+        if let Some(room) = self.limit.checked_sub(u64::from(count.current) + self.cost) {
             return rest.saturating_sub(self.overlap_at_most(room, count.previous)).max(1);
         }
         // In the next one: this window's count becomes the previous one, and its weight falls.
-        rest + self.window - self.overlap_at_most(self.limit - 1, count.current)
+        rest + self.window - self.overlap_at_most(self.limit - self.cost, count.current)
     }
 
     /// The longest overlap, in milliseconds, at which `previous` requests weigh at most `room`.
@@ -140,8 +130,13 @@ impl Rule {
     }
 }
 
-/// 366 days in milliseconds.
-const LONGEST_WINDOW: u64 = 366 * 24 * 60 * 60 * 1000;
+/// What to say of the room: never so much that a request of this cost would pass, if it has just been refused.
+pub(crate) fn remaining(allowed: bool, room: u32, cost: u64) -> u32 {
+    if allowed {
+        return room;
+    }
+    room.min(u32::try_from(cost - 1).unwrap_or(u32::MAX))
+}
 
 fn product(a: u64, b: u64) -> u128 {
     u128::from(a) * u128::from(b)
@@ -166,7 +161,7 @@ mod tests {
         }
 
         fn take(&mut self, now: u64) -> bool {
-            let window = u128::from(self.rule.window);
+            let (window, cost) = (u128::from(self.rule.window), u128::from(self.rule.cost));
             let index = now / self.rule.window;
             let overlap = window - u128::from(now % self.rule.window);
             let previous = match index.checked_sub(1) {
@@ -174,9 +169,9 @@ mod tests {
                 _ => 0,
             };
             let passes =
-                (self.in_window(index) + 1) * window + previous * overlap <= u128::from(self.rule.limit) * window;
+                (self.in_window(index) + cost) * window + previous * overlap <= u128::from(self.rule.limit) * window;
             if passes {
-                self.admitted.push(now);
+                self.admitted.extend((0..cost).map(|_| now));
             }
             passes
         }
@@ -197,9 +192,9 @@ mod tests {
 
         fn take(&mut self, now: u64) -> Taken {
             let (index, mut count) = self.rule.count(self.stored, now);
-            let allowed = self.rule.room(&count) > 0;
+            let allowed = self.rule.fits(&count);
             if allowed {
-                count.current += 1;
+                self.rule.charge(&mut count);
                 self.stored = Stored {
                     index,
                     previous: count.previous,
@@ -211,11 +206,20 @@ mod tests {
     }
 
     fn rule(limit: u64, window: u64, sliding: bool) -> Rule {
-        Rule { limit, window, sliding }
+        Rule {
+            limit,
+            window,
+            sliding,
+            cost: 1,
+        }
     }
 
     fn rules() -> impl Strategy<Value = Rule> {
-        (1..20_u64, 1..500_u64, any::<bool>()).prop_map(|(limit, window, sliding)| rule(limit, window, sliding))
+        let limit_and_cost = (1..20_u64).prop_flat_map(|limit| (Just(limit), prop_oneof![Just(1), 1..=limit]));
+        (limit_and_cost, 1..500_u64, any::<bool>()).prop_map(|((limit, cost), window, sliding)| Rule {
+            cost,
+            ..rule(limit, window, sliding)
+        })
     }
 
     fn gaps() -> impl Strategy<Value = Vec<u64>> {
@@ -242,7 +246,7 @@ mod tests {
             for gap in gaps {
                 now += gap;
                 if bucket.take(now).allowed {
-                    admitted.push(now);
+                    admitted.extend((0..rule.cost).map(|_| now));
                 }
             }
             for (nth, first) in admitted.iter().enumerate() {
@@ -269,7 +273,7 @@ mod tests {
                 now += gap;
                 let taken = bucket.take(now);
                 let wait = u64::try_from(taken.retry_after.as_millis()).unwrap();
-                prop_assert_eq!(wait > 0, !taken.allowed || taken.remaining == 0);
+                prop_assert_eq!(wait > 0, !taken.allowed || u64::from(taken.remaining) < rule.cost);
                 prop_assert!(taken.reset >= taken.retry_after && taken.reset > Duration::ZERO);
                 if wait > 0 {
                     let (mut early, mut due) = (bucket, bucket);
@@ -280,13 +284,13 @@ mod tests {
         }
 
         #[test]
-        fn remaining_is_how_many_more_pass_at_once(rule in rules(), gaps in gaps()) {
+        fn remaining_is_how_much_more_passes_at_once(rule in rules(), gaps in gaps()) {
             let mut bucket = Bucket::new(rule);
             let mut now = 10_000;
             for gap in gaps {
                 now += gap;
                 let remaining = bucket.take(now).remaining;
-                let mut burst = bucket;
+                let mut burst = Bucket { rule: Rule { cost: 1, ..rule }, ..bucket };
                 let passed = (0..=rule.limit).take_while(|_| burst.take(now).allowed).count();
                 prop_assert_eq!(remaining as usize, passed);
             }
@@ -305,6 +309,9 @@ mod tests {
             prop_assert_eq!((later.previous, later.current), (0, 0));
         }
     }
+
+    /// 366 days.
+    const LONGEST_WINDOW: u64 = 366 * 24 * 60 * 60 * 1000;
 
     #[test]
     fn the_largest_quota_overflows_nothing() {

@@ -94,7 +94,7 @@ fn quota() -> impl Strategy<Value = RateLimitPlan> {
         1..=3_u32,
         select(&[60, 3_600][..]),
         select(Vec::from(keys)),
-        select(&[Algorithm::SlidingWindow, Algorithm::FixedWindow][..]),
+        algorithm(),
         select(
             &[
                 OnOutage::FailOpen,
@@ -107,16 +107,25 @@ fn quota() -> impl Strategy<Value = RateLimitPlan> {
         own_deadline(),
     )
         .prop_map(
-            |(limit, seconds, key, algorithm, on_outage, name, deadline)| RateLimitPlan {
+            |(limit, seconds, key, (algorithm, burst, cost), on_outage, name, deadline)| RateLimitPlan {
                 limit,
                 seconds,
                 key,
                 algorithm,
+                burst,
+                cost,
                 on_outage,
                 name,
                 deadline,
             },
         )
+}
+
+/// How a quota counts, and as how much a request does.
+fn algorithm() -> impl Strategy<Value = (Algorithm, Option<u32>, u32)> {
+    let algorithms = [Algorithm::SlidingWindow, Algorithm::FixedWindow, Algorithm::TokenBucket];
+    let cost = prop_oneof![3 => Just(1), 1 => 2..=3_u32];
+    (select(Vec::from(algorithms)), option::of(1..=3_u32), cost)
 }
 
 fn flag() -> impl Strategy<Value = FlagPlan> {

@@ -69,6 +69,8 @@ pub(super) struct RateLimitPlan {
     pub(super) seconds: u64,
     pub(super) key: Key,
     pub(super) algorithm: Algorithm,
+    pub(super) burst: Option<u32>,
+    pub(super) cost: u32,
     pub(super) on_outage: OnOutage,
     pub(super) name: Option<&'static str>,
     pub(super) deadline: Option<Duration>,
@@ -209,7 +211,9 @@ impl RateLimitPlan {
         let mut spec = RateLimit::new(self.limit, Duration::from_secs(self.seconds))
             .with_key(self.key)
             .with_algorithm(self.algorithm)
+            .with_cost(self.cost)
             .with_on_outage(self.on_outage);
+        spec = self.burst.map_or(spec, |burst| spec.with_burst(burst));
         spec = self.name.map_or(spec, |name| spec.with_name(name));
         self.deadline.map_or(spec, |deadline| spec.with_deadline(deadline))
     }

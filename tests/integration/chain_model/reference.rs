@@ -141,11 +141,15 @@ impl<'a> Reference<'a> {
                     limit: quota.limit,
                     window: Duration::from_secs(quota.seconds),
                     algorithm: quota.algorithm,
+                    burst: quota.burst.unwrap_or(quota.limit),
                 };
-                (counted, client)
+                (counted, client, quota.cost)
             })
             .collect();
-        let takes: Vec<_> = counted.iter().map(|(quota, client)| Take { quota, client }).collect();
+        let takes: Vec<_> = counted
+            .iter()
+            .map(|&(ref quota, client, cost)| Take { quota, client, cost })
+            .collect();
         self.insurance
             .take(&takes, Instant::now())
             .await

@@ -35,7 +35,11 @@ fn time_to_live(server: &RedisServer) -> i64 {
 async fn counts_expire_with_their_use() {
     let server = RedisServer::start();
     let store = connect(server.url()).await;
-    for (algorithm, windows) in [(Algorithm::SlidingWindow, 2), (Algorithm::FixedWindow, 1)] {
+    for (algorithm, windows) in [
+        (Algorithm::SlidingWindow, 2),
+        (Algorithm::FixedWindow, 1),
+        (Algorithm::TokenBucket, 1),
+    ] {
         server.cli(&["FLUSHALL"]);
         let quota = Quota {
             algorithm,
@@ -57,11 +61,19 @@ async fn counts_expire_with_their_use() {
 async fn a_lost_expiry_is_healed_by_any_request() {
     let server = RedisServer::start();
     let store = connect(server.url()).await;
-    for nth in 0..4 {
-        assert_eq!(take(&store, &quota(2)).await.unwrap().allowed, nth < 2);
-        assert!(time_to_live(&server) > 0);
-        server.cli(&["PERSIST", KEY]);
-        assert_eq!(time_to_live(&server), -1);
+    for algorithm in [Algorithm::SlidingWindow, Algorithm::TokenBucket] {
+        server.cli(&["FLUSHALL"]);
+        let quota = Quota {
+            algorithm,
+            window: YEAR,
+            ..quota(2)
+        };
+        for nth in 0..4 {
+            assert_eq!(take(&store, &quota).await.unwrap().allowed, nth < 2);
+            assert!(time_to_live(&server) > 0);
+            server.cli(&["PERSIST", KEY]);
+            assert_eq!(time_to_live(&server), -1);
+        }
     }
 }
 
@@ -69,7 +81,23 @@ async fn a_lost_expiry_is_healed_by_any_request() {
 async fn unreadable_counts_are_none_and_are_overwritten() {
     let server = RedisServer::start();
     let store = connect(server.url()).await;
-    for junk in ["", "junk", "12", "sixteen bytes ok", "more than sixteen bytes"] {
+    for junk in [
+        "",
+        "junk",
+        "12",
+        "twelve bytes",
+        "sixteen bytes ok",
+        "more than sixteen bytes",
+    ] {
+        server.cli(&["SET", KEY, junk]);
+        let bucket = Quota {
+            algorithm: Algorithm::TokenBucket,
+            window: YEAR,
+            ..quota(3)
+        };
+        let taken = take(&store, &bucket).await.unwrap();
+        assert_eq!((taken.allowed, taken.remaining), (true, 2), "{junk}");
+        assert_eq!(take(&store, &bucket).await.unwrap().remaining, 1, "{junk}");
         server.cli(&["SET", KEY, junk]);
         let taken = take(&store, &quota(3)).await.unwrap();
         assert_eq!((taken.allowed, taken.remaining), (true, 2), "{junk}");
@@ -150,6 +178,51 @@ async fn the_script_decides_as_exact_arithmetic_does() {
         }
     }
     assert!(refusals > 50);
+}
+
+/// The same of buckets: what is stored after a decision is exactly what was stored before and what was taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_script_keeps_a_bucket_as_exact_arithmetic_does() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    let mut random = fastrand::Rng::with_seed(42);
+    let mut refusals = 0;
+    for _ in 0..400 {
+        let limit = random.u32(1..50);
+        let burst = random.u32(1..=limit);
+        let window = random.u64(1_000..10_000_000);
+        let before = server_millis(&server);
+        // What it lacks is at most what it holds, and seldom a whole number of milliseconds.
+        let units = random.u64(0..=u64::from(burst) * window);
+        let (full, parts) = (before + units / u64::from(limit), units % u64::from(limit));
+        let pack = "return redis.call('SET', KEYS[1], struct.pack('>I8I4', ARGV[1], ARGV[2]))";
+        server.cli(&["EVAL", pack, "1", KEY, &full.to_string(), &parts.to_string()]);
+        let quota = Quota {
+            window: Duration::from_millis(window),
+            algorithm: Algorithm::TokenBucket,
+            burst,
+            ..quota(limit)
+        };
+        let taken = take(&store, &quota).await.unwrap();
+        let after = server_millis(&server);
+        let fits = |now: u64| {
+            let lacking = (full * u64::from(limit) + parts).saturating_sub(now * u64::from(limit));
+            lacking <= u64::from(burst - 1) * window
+        };
+        assert!(taken.allowed || !fits(before));
+        assert!(!taken.allowed || fits(after));
+        let unpack = "return {struct.unpack('>I8I4', redis.call('GET', KEYS[1]))}";
+        let reply = server.cli(&["EVAL", unpack, "1", KEY]);
+        let stored: Vec<u64> = reply.lines().take(2).map(|line| line.parse().unwrap()).collect();
+        if !taken.allowed {
+            refusals += 1;
+            assert_eq!(stored, [full, parts]);
+        } else if full > after {
+            let units = full * u64::from(limit) + parts + window;
+            assert_eq!(stored, [units / u64::from(limit), units % u64::from(limit)]);
+        }
+    }
+    assert!(refusals > 10);
 }
 
 fn server_millis(server: &RedisServer) -> u64 {

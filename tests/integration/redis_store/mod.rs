@@ -28,13 +28,14 @@ fn quota(limit: u32) -> Quota {
         limit,
         window: MINUTE,
         algorithm: Algorithm::SlidingWindow,
+        burst: limit,
     }
 }
 
 async fn take(store: &RedisStore, quota: &Quota) -> Result<Taken, StoreError> {
     let client = "client";
     store
-        .take(&[Take { quota, client }], soon())
+        .take(&[Take { quota, client, cost: 1 }], soon())
         .await
         .map(|taken| taken[0])
 }

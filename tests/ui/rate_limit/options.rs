@@ -35,7 +35,7 @@ async fn key_nothing() {}
 #[handler]
 async fn algorithm() {}
 
-#[resilient(rate_limit(30, 60, algorithm = "token_bucket"))]
+#[resilient(rate_limit(30, 60, algorithm = "leaky_bucket"))]
 #[handler]
 async fn algorithm_unknown() {}
 
@@ -59,7 +59,7 @@ async fn deadline() {}
 #[handler]
 async fn unknown() {}
 
-#[resilient(rate_limit(30, 60, burst = 5))]
+#[resilient(rate_limit(30, 60, weight = 5))]
 #[handler]
 async fn unlike() {}
 

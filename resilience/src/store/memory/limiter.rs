@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::store::{
     Take, Taken,
-    window::{Count, Rule, Stored},
+    account::{Account, Rule, Stored},
 };
 
 use super::shard::Shard;
@@ -49,7 +49,7 @@ impl Limiter {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Takes one from each, or none from any, at `now` in milliseconds.
+    /// Takes from each, or from none, at `now` in milliseconds.
     pub(super) fn take(&self, takes: &[Take<'_>], now: u64) -> Vec<Taken> {
         let mut books = Books::open(self, takes, now);
         let mut claims: SmallVec<[Claim; 2]> = takes.iter().map(|take| books.claim(take)).collect();
@@ -61,10 +61,7 @@ impl Limiter {
             let unused = claims.iter().filter(|claim| matches!(claim.seat, Seat::New)).count();
             self.len.fetch_sub(unused, Ordering::Relaxed);
         }
-        claims
-            .iter()
-            .map(|claim| claim.rule.taken(claim.fits, &claim.count))
-            .collect()
+        claims.iter().map(|claim| claim.account.taken(claim.fits)).collect()
     }
 
     fn shard_of(&self, client: &str) -> usize {
@@ -105,12 +102,10 @@ struct Books<'a> {
 
 /// One take, looked at.
 struct Claim {
-    rule: Rule,
+    account: Account,
     /// Its place among the locked shards.
     shard: usize,
     seat: Seat,
-    index: u64,
-    count: Count,
     fits: bool,
 }
 
@@ -143,7 +138,6 @@ impl<'a> Books<'a> {
     }
 
     fn claim(&mut self, take: &Take<'_>) -> Claim {
-        let rule = Rule::of(take.quota);
         let place = self.place_of(take.client);
         let shard = &mut self.shards[place].1;
         let (seat, stored) = match shard.find(take) {
@@ -154,25 +148,19 @@ impl<'a> Books<'a> {
                 self.shared().get(&take.quota.id).copied().unwrap_or_default(),
             ),
         };
-        let (index, count) = rule.count(stored, self.now);
+        let account = Account::open(Rule::of(take), stored, self.now);
         Claim {
-            rule,
+            account,
             shard: place,
             seat,
-            index,
-            count,
-            fits: rule.room(&count) > 0,
+            fits: account.fits(),
         }
     }
 
     fn settle(&mut self, take: &Take<'_>, claim: &mut Claim) {
-        claim.count.current += 1;
-        let stored = Stored {
-            index: claim.index,
-            previous: claim.count.previous,
-            current: claim.count.current,
-        };
-        let expires = self.now + claim.rule.lifetime(claim.count.elapsed);
+        claim.account.charge();
+        let stored = claim.account.stored(self.now);
+        let expires = self.now + claim.account.lifetime();
         let shard = &mut self.shards[claim.shard].1;
         match claim.seat {
             Seat::Own(slot) => shard.update(slot, stored, expires),
@@ -220,11 +208,12 @@ mod tests {
             limit,
             window: Duration::from_secs(10),
             algorithm: Algorithm::FixedWindow,
+            burst: limit,
         }
     }
 
     fn take(limiter: &Limiter, quota: &Quota, client: &str, now: u64) -> bool {
-        limiter.take(&[Take { quota, client }], now)[0].allowed
+        limiter.take(&[Take { quota, client, cost: 1 }], now)[0].allowed
     }
 
     #[test]
@@ -295,10 +284,12 @@ mod tests {
             Take {
                 quota: &tight,
                 client: "a",
+                cost: 1,
             },
             Take {
                 quota: &wide,
                 client: "b",
+                cost: 1,
             },
         ];
         let taken = limiter.take(&both, NOON);
@@ -314,6 +305,7 @@ mod tests {
         let twice = [Take {
             quota: &quota,
             client: "a",
+            cost: 1,
         }; 2];
         limiter.take(&twice, NOON);
         assert_eq!(limiter.len(), 1);
@@ -334,10 +326,12 @@ mod tests {
                             Take {
                                 quota: one,
                                 client: "all",
+                                cost: 1,
                             },
                             Take {
                                 quota: two,
                                 client: &client,
+                                cost: 1,
                             },
                         ];
                         if nth % 2 == 0 {

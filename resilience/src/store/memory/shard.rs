@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::store::{Take, window::Stored};
+use crate::store::{Take, account::Stored};
 
 /// Entries that one call looks at to give their memory back. More than one, so that reclaiming outruns adding; few, so
 /// that no request pays for all that has expired since the last one.

@@ -7,7 +7,9 @@ use tokio::time::Instant;
 
 use crate::store::{
     KeyLayout, StoreError, StoreErrorKind, Take, Taken,
-    window::{Count, Rule},
+    account::{Account, Rule},
+    bucket::Span,
+    window::Count,
 };
 
 use super::{classify::store_error, connection::Connection};
@@ -16,17 +18,20 @@ const CODE: &str = include_str!("scripts/take.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(CODE));
 
+/// What stands for a token bucket, beside 1 for a sliding window and 0 for a fixed one.
+const BUCKET: u8 = 2;
+
 /// Numbers that the script returns for each quota.
 const PER_QUOTA: usize = 4;
 
-/// Takes one from each quota, or none from any, in one round trip.
+/// Takes from each quota, or from none, in one round trip.
 pub(super) async fn take(
     connection: &mut Connection,
     layout: &KeyLayout,
     takes: &[Take<'_>],
     deadline: Instant,
 ) -> Result<Vec<Taken>, StoreError> {
-    let rules: Vec<Rule> = takes.iter().map(|take| Rule::of(take.quota)).collect();
+    let rules: Vec<Rule> = takes.iter().map(|take| Rule::of(take)).collect();
     let by_hash = command("EVALSHA", SCRIPT.get_hash(), layout, takes, &rules);
     let reply = match connection.send(&by_hash, deadline).await {
         // The one error after which nothing has happened for certain. Sent with its text, the script runs and stays known,
@@ -47,10 +52,24 @@ fn command(how: &str, script: &str, layout: &KeyLayout, takes: &[Take<'_>], rule
         command.arg(layout.count(take.client, &take.quota.id));
     }
     for rule in rules {
-        command
-            .arg(rule.limit())
-            .arg(rule.window())
-            .arg(u8::from(rule.sliding()));
+        match rule {
+            Rule::Window(rule) => command
+                .arg(u8::from(rule.sliding))
+                .arg(rule.window)
+                .arg(rule.limit - rule.cost)
+                .arg(rule.cost),
+            Rule::Bucket(rule) => {
+                let (slack, step) = (rule.slack(), rule.step());
+                command
+                    .arg(BUCKET)
+                    .arg(rule.window)
+                    .arg(rule.limit)
+                    .arg(slack.millis)
+                    .arg(slack.parts)
+                    .arg(step.millis)
+                    .arg(step.parts)
+            }
+        };
     }
     command
 }
@@ -77,18 +96,35 @@ fn decode(reply: Value, rules: &[Rule]) -> Result<Vec<Taken>, StoreError> {
         .ok_or_else(odd)?;
     let (quotas, _) = numbers.as_chunks::<PER_QUOTA>();
     let admitted = quotas.iter().all(|[fits, ..]| *fits == 1);
-    let taken = rules
-        .iter()
-        .zip(quotas)
-        .map(|(rule, &[fits, previous, current, elapsed])| {
-            let count = Count {
-                previous: saturating(previous),
-                current: saturating(current + u64::from(admitted)),
-                elapsed: elapsed.min(rule.window() - 1),
-            };
-            rule.taken(fits == 1, &count)
-        });
+    let taken = rules.iter().zip(quotas).map(|(rule, &[fits, ref counted @ ..])| {
+        let mut account = account(*rule, counted);
+        if admitted {
+            account.charge();
+        }
+        account.taken(fits == 1)
+    });
     Ok(taken.collect())
+}
+
+fn account(rule: Rule, &[first, second, third]: &[u64; 3]) -> Account {
+    match rule {
+        Rule::Window(rule) => {
+            let count = Count {
+                previous: saturating(first),
+                current: saturating(second),
+                elapsed: third.min(rule.window - 1),
+            };
+            // Which window it is matters to what is stored alone.
+            Account::Window(rule, 0, count)
+        }
+        Rule::Bucket(rule) => {
+            let lacking = Span {
+                millis: first.min(2 * rule.window),
+                parts: saturating(second).min(rule.limit - 1),
+            };
+            Account::Bucket(rule, lacking)
+        }
+    }
 }
 
 /// Counts beyond any limit are all the same.
@@ -103,13 +139,23 @@ mod tests {
     use super::*;
     use crate::{policy::Algorithm, store::Quota};
 
-    fn rule(limit: u32) -> Rule {
-        Rule::of(&Quota {
+    fn rule_of(algorithm: Algorithm, limit: u32) -> Rule {
+        let quota = Quota {
             id: "q".to_owned(),
             limit,
             window: Duration::from_secs(60),
-            algorithm: Algorithm::SlidingWindow,
+            algorithm,
+            burst: limit,
+        };
+        Rule::of(&Take {
+            quota: &quota,
+            client: "a",
+            cost: 1,
         })
+    }
+
+    fn rule(limit: u32) -> Rule {
+        rule_of(Algorithm::SlidingWindow, limit)
     }
 
     fn reply(numbers: &[i64]) -> Value {
@@ -131,6 +177,15 @@ mod tests {
         assert_eq!((taken[0].allowed, taken[0].remaining), (true, 6));
         assert_eq!(taken[0].retry_after, Duration::ZERO);
         assert_eq!((taken[1].allowed, taken[1].remaining), (false, 0));
+    }
+
+    #[test]
+    fn a_bucket_lacks_what_was_taken_from_it() {
+        let bucket = rule_of(Algorithm::TokenBucket, 10);
+        let taken = decode(reply(&[1, 6_000, 0, 0, 1, 0, 4, 1_000]), &[bucket, rule(10)]).unwrap();
+        assert_eq!((taken[0].allowed, taken[0].remaining), (true, 8));
+        assert_eq!(taken[0].reset, Duration::from_secs(12));
+        assert_eq!(taken[1].remaining, 5);
     }
 
     #[test]
@@ -158,7 +213,11 @@ mod tests {
 
     #[test]
     fn counts_beyond_measure_overflow_nothing() {
-        let taken = decode(reply(&[0, i64::MAX, i64::MAX, i64::MAX]), &[rule(10)]).unwrap();
-        assert!(!taken[0].allowed);
+        for rule in [rule(10), rule_of(Algorithm::TokenBucket, 10)] {
+            for fits in [0, 1] {
+                let taken = decode(reply(&[fits, i64::MAX, i64::MAX, i64::MAX]), &[rule]).unwrap();
+                assert_eq!(taken[0].allowed, fits == 1);
+            }
+        }
     }
 }
