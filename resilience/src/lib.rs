@@ -43,7 +43,7 @@ pub mod client;
 pub mod clock;
 pub mod deadline;
 pub mod guard;
-/// What the attribute says, as data: public for the code that it generates.
+// Public for the code that the attribute generates, and not for anybody to write by hand.
 #[doc(hidden)]
 pub mod policy;
 pub mod store;

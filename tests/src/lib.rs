@@ -64,6 +64,8 @@ mod examples {
     mod guide {}
     #[doc = include_str!("../../docs/src/guards.md")]
     mod guards {}
+    #[doc = include_str!("../../docs/src/proxies.md")]
+    mod proxies {}
     #[doc = include_str!("../../docs/src/architecture.md")]
     mod architecture {}
     #[doc = include_str!("../../docs/src/dependencies.md")]

@@ -1,6 +1,6 @@
 use crate::{breaker::ConfigError, client::InvalidNetwork, store::RedisStoreError};
 
-/// Why a [`Resilience`] was not built.
+/// Why a [`Resilience`](crate::Resilience) was not built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {

@@ -18,7 +18,7 @@ use crate::{
     store::{ApiKeys, MemoryStore, Store},
 };
 
-/// Builds a [`Resilience`].
+/// Builds a [`Resilience`](crate::Resilience).
 ///
 /// | option | default |
 /// |---|---|
@@ -123,7 +123,7 @@ impl Builder {
 
     /// Keeps them in a store of your making or configuration.
     ///
-    /// A [`RedisStore`] that you build yourself keeps its own `reconnect_cap`: set it to the breaker's `open_for`, as
+    /// A [`RedisStore`](crate::store::RedisStore) that you build yourself keeps its own `reconnect_cap`: set it to the breaker's `open_for`, as
     /// [`redis`](Self::redis) does.
     pub fn store(self, store: impl Store) -> Self {
         self.shared_store(Arc::new(store))
