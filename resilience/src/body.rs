@@ -1,6 +1,6 @@
 //! The body of a refusal: plain JSON, or RFC 9457 problem details where the client prefers them.
 
-use poem::http::{HeaderMap, StatusCode, header};
+use poem::http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 /// In which format refusals are written.
@@ -38,10 +38,10 @@ const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
 
 impl BodyFormat {
-    pub(crate) const fn content_type(self) -> &'static str {
+    pub(crate) const fn content_type(self) -> HeaderValue {
         match self {
-            Self::Json => JSON,
-            Self::Problem => PROBLEM,
+            Self::Json => HeaderValue::from_static(JSON),
+            Self::Problem => HeaderValue::from_static(PROBLEM),
         }
     }
 
@@ -129,8 +129,6 @@ fn quality(parameter: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use poem::http::HeaderValue;
-
     use super::*;
 
     fn format(accept: &[&str]) -> BodyFormat {

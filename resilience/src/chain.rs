@@ -53,7 +53,7 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
     let verdict = guard(runtime, &bound, &mut request, &mut trail).await;
     // Before the handler runs: whoever answers for one that panics, or drops one that is slow, sends them too.
     let headers = installed.plant(trail.headers(runtime.settings.rate_limit_headers));
-    let format = runtime.settings.error_body.format(request.headers());
+    let format = installed.format(&request);
     let outcome = match verdict {
         Err(refusal) => Ok(refusal.to_response(format)),
         // Called right here: every async fn between would hold the request and the handler's future once more.

@@ -99,14 +99,12 @@ impl Error {
 
     /// The answer, in this format.
     pub(crate) fn to_response(&self, format: BodyFormat) -> Response {
-        let mut response = Response::builder()
-            .status(self.0.status)
-            .header(header::CONTENT_TYPE, format.content_type())
-            .body(format.render(self.0.status, &self.0.code, &self.0.message));
+        let body = format.render(self.0.status, &self.0.code, &self.0.message);
+        let mut response = Response::builder().status(self.0.status).body(body);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, format.content_type());
         if let Some(wait) = self.0.retry_after {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+            headers.insert(header::RETRY_AFTER, number(whole_seconds(wait)));
         }
         if let Some(challenge) = &self.0.challenge {
             response
@@ -269,6 +267,11 @@ pub(crate) fn refusal_in(error: &poem::Error) -> Option<Error> {
     let open = || error.downcast_ref::<CircuitOpen>().copied().map(Error::from);
     let late = || error.downcast_ref::<DeadlineExceeded>().copied().map(Error::from);
     refusal.or_else(open).or_else(late)
+}
+
+/// A number as a header's value, with one allocation where http's own conversion makes two.
+pub(crate) fn number(number: u64) -> HeaderValue {
+    HeaderValue::from_bytes(itoa::Buffer::new().format(number).as_bytes()).expect("digits")
 }
 
 /// Seconds for `Retry-After`: rounded up, so that a client which obeys is not early, and at least 1.

@@ -23,6 +23,7 @@ pub(crate) enum Installed {
 
 pub(crate) struct Plant {
     resilience: Resilience,
+    format: BodyFormat,
     slot: Mutex<DecidedHeaders>,
 }
 
@@ -45,6 +46,14 @@ impl Installed {
         match self {
             Self::Planted(plant) => &plant.resilience,
             Self::Plain(resilience) => resilience,
+        }
+    }
+
+    /// In which format this request's refusals are written.
+    pub(crate) fn format(&self, request: &Request) -> BodyFormat {
+        match self {
+            Self::Planted(plant) => plant.format,
+            Self::Plain(resilience) => resilience.format(request),
         }
     }
 
@@ -108,11 +117,12 @@ impl<E: Endpoint> Endpoint for ResilienceEndpoint<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {
+        let format = self.resilience.format(&request);
         let plant = Arc::new(Plant {
             resilience: self.resilience.clone(),
+            format,
             slot: Mutex::default(),
         });
-        let format = self.resilience.runtime.settings.error_body.format(request.headers());
         request.extensions_mut().insert(Arc::clone(&plant));
         let outcome = self.inner.call(request).await.map(IntoResponse::into_response);
         let headers = std::mem::take(&mut *plant.slot());

@@ -8,14 +8,17 @@ use std::{
     time::Duration,
 };
 
-use poem::http::{HeaderName, HeaderValue};
+use poem::{
+    Request,
+    http::{HeaderName, HeaderValue},
+};
 use tokio::{
     sync::broadcast,
     time::{Instant, timeout_at},
 };
 
 use crate::{
-    body::ErrorBody,
+    body::{BodyFormat, ErrorBody},
     bound::Bound,
     breaker::{BreakerEvent, CircuitBreaker, State},
     builder::Builder,
@@ -72,6 +75,10 @@ impl Resilience {
         #[cfg(feature = "metrics")]
         crate::publish::spawn(&runtime);
         Self { runtime }
+    }
+
+    pub(crate) fn format(&self, request: &Request) -> BodyFormat {
+        self.runtime.settings.error_body.format(request.headers())
     }
 
     /// The guards of every guarded handler in this program, in the order in which they run.

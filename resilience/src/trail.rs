@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::{
     bound::{BoundFlag, BoundQuota},
-    error::whole_seconds,
+    error::{number, whole_seconds},
     runtime::RateLimitHeaders,
     store::Taken,
 };
@@ -75,7 +75,7 @@ impl<'a> Trail<'a> {
             && let Some((quota, taken)) = self.tightest()
         {
             headers.push((LIMIT, quota.limit.clone()));
-            headers.push((REMAINING, number(taken.remaining)));
+            headers.push((REMAINING, number(taken.remaining.into())));
         }
         if families.ietf && !self.quotas.is_empty() {
             headers.push((RATELIMIT_POLICY, self.ietf_policy()));
@@ -125,11 +125,6 @@ impl<'a> Trail<'a> {
         }
         HeaderValue::from_bytes(&list).expect("items of visible ASCII")
     }
-}
-
-/// A number as a header's value, with one allocation where http's own conversion makes two.
-fn number(number: u32) -> HeaderValue {
-    HeaderValue::from_bytes(itoa::Buffer::new().format(number).as_bytes()).expect("digits")
 }
 
 /// Headers that guards have decided, ready to stand on an answer.

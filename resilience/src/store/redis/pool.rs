@@ -1,6 +1,9 @@
 //! Where operations get their connections.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use bb8::{QueueStrategy, RunError};
 use bb8_redis::RedisConnectionManager;
@@ -23,6 +26,9 @@ pub(super) enum Pool {
 pub(super) struct Own {
     pool: bb8::Pool<Connector>,
     link: Arc<Link>,
+    /// The pooled connection that was handed out last, to be shared for as long as it lives: a checkout takes several
+    /// locks and a timer, and would find this very one again.
+    last: RwLock<Option<Connection>>,
     _sweeper: Sweeper,
 }
 
@@ -53,6 +59,7 @@ impl Pool {
         Self::Own(Own {
             pool,
             link,
+            last: RwLock::default(),
             _sweeper: sweeper,
         })
     }
@@ -93,6 +100,9 @@ impl Pool {
 
 impl Own {
     async fn checkout(&self, deadline: Instant) -> Result<Connection, StoreError> {
+        if let Some(connection) = self.last_if_alive() {
+            return Ok(connection);
+        }
         loop {
             if self.link.is_lost() {
                 return Err(self.link.unavailable());
@@ -104,7 +114,11 @@ impl Own {
                 () = self.link.lost() => return Err(self.link.unavailable()),
             };
             return match checkout {
-                Ok(connection) => Ok(connection.clone()),
+                Ok(connection) => {
+                    let connection = connection.clone();
+                    *self.last.write().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
+                    Ok(connection)
+                }
                 Err(RunError::User(error)) => Err(store_error(error)),
                 Err(RunError::TimedOut) if self.link.live() > 0 => Err(saturated()),
                 // The first connection is on its way, and has not failed: it is worth all the time there is.
@@ -112,6 +126,13 @@ impl Own {
                 Err(RunError::TimedOut) => Err(self.link.unavailable()),
             };
         }
+    }
+}
+
+impl Own {
+    fn last_if_alive(&self) -> Option<Connection> {
+        let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|connection| !connection.is_dead()).cloned()
     }
 }
 
