@@ -233,10 +233,10 @@ impl<T> Pending for Question<'_, T> {
         });
         if let Some(Admission { breaker, permit }) = admission {
             match &answer {
-                // A store that answered nonsense is a store that answers.
-                Ok(_) | Err((_, StoreErrorKind::Answered)) => permit.success(),
+                Ok(_) => permit.success(),
                 Err((_, StoreErrorKind::Unavailable)) => breaker.fail(permit),
-                Err((_, StoreErrorKind::Saturated)) => permit.neutral(),
+                // A store that answers nonsense has not failed, but what failures it had before it does not undo.
+                Err((_, StoreErrorKind::Answered | StoreErrorKind::Saturated)) => permit.neutral(),
             }
         }
         self.state = State::Answered(answer.map_err(|(outage, _)| outage), Some(took));

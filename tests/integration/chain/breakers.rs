@@ -226,3 +226,20 @@ async fn an_opening_is_an_event() {
         ("own-name", State::Closed, State::Open)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_no_use_undoes_no_failure() {
+    let store = ScriptedStore::new();
+    let settings = over(&store).breaker(BreakerConfig::default().with_failures_in_a_row(2));
+    let resilience = settings.build().expect("valid settings");
+    let app = limited.with(resilience.clone());
+    for (kind, state) in [
+        (StoreErrorKind::Unavailable, State::Closed),
+        (StoreErrorKind::Answered, State::Closed),
+        (StoreErrorKind::Unavailable, State::Open),
+    ] {
+        store.on_take(Answer::error(kind));
+        ask(&app, request(&[])).await;
+        assert_eq!(state_of(&resilience, "store"), state, "{kind:?}");
+    }
+}
