@@ -153,23 +153,6 @@ async fn a_store_that_answers_nonsense_or_was_not_asked_leaves_the_breaker_alone
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_nonsense_ends_a_row_of_failures() {
-    let store = ScriptedStore::new();
-    let settings = over(&store).breaker(BreakerConfig::default().with_failures_in_a_row(2));
-    let resilience = settings.build().expect("valid settings");
-    let app = limited.with(resilience.clone());
-    for answer in [
-        Answer::unavailable(),
-        Answer::error(StoreErrorKind::Answered),
-        Answer::unavailable(),
-    ] {
-        store.on_take(answer);
-        ask(&app, request(&[])).await;
-    }
-    assert_eq!(state_of(&resilience, "store"), State::Closed);
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_guards_own_rejections_are_not_failures() {
     let store = ScriptedStore::new().on_take(Answer::ok(super::full(ms(1_000))));
     let resilience = over(&store).build().expect("valid settings");

@@ -1,8 +1,9 @@
 //! What the log says while guards fall back.
 
 use std::{
+    cell::RefCell,
     fmt::{self, Write as _},
-    sync::{Arc, Mutex},
+    sync::Once,
 };
 
 use poem::{EndpointExt, handler};
@@ -35,13 +36,29 @@ async fn greeting(user: Option<Identity>) -> String {
 #[handler]
 async fn unverified(_user: Identity) {}
 
-/// Keeps warnings and errors of this crate, a line each.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+thread_local! {
+    /// What this thread's test has logged; `None` while it does not look.
+    static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Keeps this test's warnings and errors of this crate, a line each.
+///
+/// One subscriber serves all threads. With one of its own for each test, a line that another thread comes to first would be
+/// off for everybody: whether it is on is remembered, and that thread has nobody to ask.
+struct Log;
 
 impl Log {
+    fn start() -> Self {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| {
+            tracing::subscriber::set_global_default(Self).expect("no test installs another");
+        });
+        LINES.set(Some(Vec::new()));
+        Self
+    }
+
     fn lines(&self) -> Vec<String> {
-        self.0.lock().expect("nobody panics with it").clone()
+        LINES.with_borrow(Clone::clone).unwrap_or_default()
     }
 }
 
@@ -53,7 +70,7 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        self.0.lock().expect("nobody panics with it").push(line.0);
+        LINES.with_borrow_mut(|lines| lines.as_mut().map(|lines| lines.push(line.0)));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -76,8 +93,7 @@ impl Visit for Line {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_falls_back_warns_at_most_once_a_second() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let log = Log::start();
     let store = ScriptedStore::new().on_flag(Answer::error(StoreErrorKind::Answered));
     let app = flagged.with(over(&store).build().expect("valid settings"));
     for _ in 0..10 {
@@ -99,8 +115,7 @@ async fn a_guard_that_falls_back_warns_at_most_once_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_runtime_is_an_error_with_the_line_that_mends_it() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let log = Log::start();
     ask(&not_installed, request(&[])).await;
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -113,8 +128,7 @@ async fn a_missing_runtime_is_an_error_with_the_line_that_mends_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_identity_is_an_error_unless_the_handler_serves_strangers() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let log = Log::start();
     assert_eq!(ask(&greeting, request(&[])).await.summary(), (200, "stranger".into()));
     assert_eq!(log.lines(), [""; 0]);
 
