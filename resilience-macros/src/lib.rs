@@ -22,7 +22,9 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// The attribute stands above poem's `#[handler]`. What it makes is still an ordinary poem endpoint, so `get(checkout)`,
 /// extractors and their errors, generics, visibility, docs and other attributes work as they do without it.
 ///
-/// ```ignore
+/// ```
+/// # use poem::handler;
+/// # use resilience::{Identity, resilient};
 /// #[resilient(
 ///     auth = "fail_closed",
 ///     flag("checkout", default = false),
@@ -30,9 +32,10 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 ///     deadline = "2s",
 /// )]
 /// #[handler]
-/// async fn checkout(Identity(user): Identity) -> Json<Receipt> {
-///     Json(Receipt::of(user))
+/// async fn checkout(Identity(user): Identity) -> String {
+///     format!("Thank you, {user}.")
 /// }
+/// # let _endpoint = poem::get(checkout);
 /// ```
 ///
 /// Guards and options may be written in any order, and a trailing comma is fine. Numbers and texts are literals, so that

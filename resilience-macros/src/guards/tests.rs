@@ -1,0 +1,127 @@
+use std::time::Duration;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::*;
+use crate::args::entries;
+
+fn parse(attribute: TokenStream) -> (Policy, Vec<String>) {
+    let mut errors = Errors::default();
+    let policy = Policy::parse(entries(attribute, &mut errors), &mut errors);
+    (policy, errors.messages())
+}
+
+#[test]
+fn short_forms_carry_the_defaults() {
+    let (policy, errors) = parse(quote!(
+        rate_limit(30, 60),
+        flag("checkout", default = false),
+        auth = "fail_closed"
+    ));
+    assert!(errors.is_empty(), "{errors:?}");
+    let quota = &policy.rate_limits[0];
+    assert_eq!((quota.limit.get(), quota.window), (30, Duration::from_secs(60)));
+    assert_eq!((&quota.key, &quota.name, quota.deadline), (&Key::Ip, &None, None));
+    assert_eq!(quota.algorithm, Algorithm::SlidingWindow);
+    assert_eq!((quota.burst, quota.cost), (None, None));
+    assert!(matches!(quota.on_outage, OnOutage::Open));
+    let flag = &policy.flags[0];
+    assert_eq!(
+        (flag.name.as_str(), flag.default, flag.blocks_when),
+        ("checkout", false, true)
+    );
+    assert_eq!((flag.stale, flag.deadline), (None, None));
+    assert!(
+        policy
+            .auth
+            .is_some_and(|auth| auth.header.is_none() && auth.deadline.is_none())
+    );
+    assert!(policy.deadline.is_none() && policy.breaker.is_none() && policy.guards.is_empty());
+}
+
+#[test]
+fn long_forms_carry_what_was_written() {
+    let (policy, errors) = parse(quote!(
+        rate_limit(
+            key = header("X-Tenant"),
+            1_000,
+            "1d",
+            algorithm = "token_bucket",
+            burst = 100,
+            cost = 5,
+            on_outage = "fail_local",
+            name = "daily",
+            deadline = "80ms"
+        ),
+        flag(
+            "beta",
+            blocks_when = "off",
+            default = true,
+            stale = "30s",
+            deadline = "100ms"
+        ),
+        auth("fail_closed", header = "X-Api-Key", deadline = "150ms"),
+        breaker = "payments",
+        deadline = "2s",
+        guard(one::A),
+        guard(two::B::<u8, u16>::C),
+    ));
+    assert!(errors.is_empty(), "{errors:?}");
+    let quota = &policy.rate_limits[0];
+    assert_eq!((quota.limit.get(), quota.window), (1000, Duration::from_secs(86_400)));
+    assert!(matches!(&quota.key, Key::Header(name) if name.as_str() == "x-tenant"));
+    assert_eq!(quota.algorithm, Algorithm::TokenBucket);
+    assert_eq!(
+        (quota.burst.map(NonZeroU32::get), quota.cost.map(NonZeroU32::get)),
+        (Some(100), Some(5))
+    );
+    assert!(matches!(quota.on_outage, OnOutage::Local));
+    assert_eq!(quota.name.as_ref().map(|name| name.as_str()), Some("daily"));
+    assert_eq!(quota.deadline, Some(Duration::from_millis(80)));
+    let flag = &policy.flags[0];
+    assert_eq!((flag.default, flag.blocks_when), (true, false));
+    assert_eq!(
+        (flag.stale, flag.deadline),
+        (Some(Duration::from_secs(30)), Some(Duration::from_millis(100)))
+    );
+    let auth = policy.auth.unwrap();
+    assert_eq!(auth.header.as_ref().map(|name| name.as_str()), Some("x-api-key"));
+    assert_eq!(auth.deadline, Some(Duration::from_millis(150)));
+    assert!(matches!(policy.breaker, Some(Breaker::Named(name)) if name.as_str() == "payments"));
+    assert_eq!(policy.deadline, Some(Duration::from_secs(2)));
+    assert_eq!(policy.guards.len(), 2);
+}
+
+#[test]
+fn a_guard_with_a_mistake_still_counts_as_written() {
+    let (policy, errors) = parse(quote!(auth = "fail_open", rate_limit(0, 60, key = user)));
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(policy.auth.is_some());
+    assert!(policy.rate_limits.is_empty());
+    assert_eq!(policy.user_keys.len(), 1);
+}
+
+#[test]
+fn a_mistake_elsewhere_says_nothing_about_burst_and_cost() {
+    for attribute in [
+        quote!(rate_limit(0, 60, cost = 50)),
+        quote!(rate_limit(30, 60, algorithm = "leaky_bucket", burst = 5)),
+        quote!(rate_limit(30, 60, algorithm("token_bucket"), burst = 5)),
+        quote!(rate_limit(30, 60, algorithm = "token_bucket", burst = 0, cost = 5)),
+    ] {
+        let (_, errors) = parse(attribute);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+    }
+}
+
+#[test]
+fn a_mistake_does_not_pass_for_a_repetition() {
+    let (policy, errors) = parse(quote!(
+        rate_limit(30, 60),
+        rate_limit(30, 60, key = usr),
+        rate_limit(30, 60, name = "")
+    ));
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert_eq!(policy.rate_limits.len(), 1);
+}
