@@ -1,0 +1,173 @@
+//! What every store promises, checked over each of them.
+
+mod keys;
+mod quotas;
+mod several;
+
+use std::{sync::Arc, time::Duration};
+
+use bb8_redis::RedisConnectionManager;
+use futures_util::future::join_all;
+use resilience::{
+    clock::Clock,
+    policy::Algorithm,
+    store::{MemoryStore, Probe, Quota, RedisStore, StoreAdmin, StoreErrorKind, Take, Taken},
+};
+use resilience_tests::{PATIENCE, RedisServer, eventually};
+use tokio::time::{Instant, sleep};
+
+/// So long that no boundary between windows is met by chance.
+const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// So short that a test can wait for it.
+const SHORT: Duration = Duration::from_millis(250);
+
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::SlidingWindow, Algorithm::FixedWindow, Algorithm::TokenBucket];
+
+/// A store, and the way its time passes.
+struct Subject {
+    store: Arc<dyn StoreAdmin>,
+    time: Time,
+}
+
+enum Time {
+    Moved(Clock),
+    /// By the clock of this server, which is what the store goes by.
+    Passing(RedisServer),
+}
+
+impl Subject {
+    async fn memory() -> Self {
+        let clock = Clock::manual();
+        Self {
+            store: Arc::new(MemoryStore::builder().clock(clock.clone()).build()),
+            time: Time::Moved(clock),
+        }
+    }
+
+    async fn redis() -> Self {
+        let server = RedisServer::start();
+        let store = RedisStore::new(server.url()).unwrap();
+        eventually("connected", async || store.is_connected()).await;
+        Self {
+            store: Arc::new(store),
+            time: Time::Passing(server),
+        }
+    }
+
+    async fn lent_pool() -> Self {
+        let server = RedisServer::start();
+        let manager = RedisConnectionManager::new(server.url()).unwrap();
+        let pool = bb8_redis::bb8::Pool::builder()
+            .max_size(4)
+            .build(manager)
+            .await
+            .unwrap();
+        Self {
+            store: Arc::new(RedisStore::from_pool(pool)),
+            time: Time::Passing(server),
+        }
+    }
+
+    /// Lets this much time pass, and hardly more.
+    async fn pass(&self, time: Duration) {
+        match &self.time {
+            Time::Moved(clock) => clock.advance(time),
+            Time::Passing(server) => {
+                let until = server_time(server) + time;
+                while let Some(rest) = until.checked_sub(server_time(server)).filter(|rest| !rest.is_zero()) {
+                    sleep(rest).await;
+                }
+            }
+        }
+    }
+
+    async fn identity(&self, api_key: &str) -> Option<String> {
+        self.store.identity(api_key, soon()).await.unwrap()
+    }
+
+    async fn flag(&self, name: &str) -> Option<bool> {
+        self.store.flag(name, soon()).await.unwrap()
+    }
+
+    async fn take(&self, quota: &Quota, client: &str) -> Taken {
+        self.take_for(1, quota, client).await
+    }
+
+    async fn take_for(&self, cost: u32, quota: &Quota, client: &str) -> Taken {
+        self.take_all(&[Take { quota, client, cost }]).await[0]
+    }
+
+    async fn take_all(&self, takes: &[Take<'_>]) -> Vec<Taken> {
+        self.store.take(takes, soon()).await.unwrap()
+    }
+}
+
+fn server_time(server: &RedisServer) -> Duration {
+    let reply = server.cli(&["TIME"]);
+    let (seconds, micros) = reply.split_once('\n').unwrap();
+    Duration::from_secs(seconds.parse().unwrap()) + Duration::from_micros(micros.parse().unwrap())
+}
+
+fn soon() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+fn quota(id: &str, limit: u32, window: Duration, algorithm: Algorithm) -> Quota {
+    Quota {
+        id: id.to_owned(),
+        limit,
+        window,
+        algorithm,
+        burst: limit,
+    }
+}
+
+fn yearly(id: &str, limit: u32) -> Quota {
+    quota(id, limit, YEAR, Algorithm::SlidingWindow)
+}
+
+use self::{keys::*, quotas::*, several::*};
+
+/// Runs every check over every store.
+macro_rules! contract {
+    ($($check:ident),* $(,)?) => {
+        contract!(@on memory: $($check)*);
+        contract!(@on redis: $($check)*);
+        contract!(@on lent_pool: $($check)*);
+    };
+    (@on $subject:ident: $($check:ident)*) => {
+        mod $subject {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $check() {
+                    super::$check(super::Subject::$subject().await).await;
+                }
+            )*
+        }
+    };
+}
+
+contract! {
+    api_keys_belong_to_users,
+    flags_are_unset_on_or_off,
+    keys_and_flags_have_names_of_their_own,
+    admin_refuses_what_no_request_could_present,
+    a_quota_counts_down_to_a_refusal,
+    a_retry_passes_after_the_wait,
+    the_next_request_passes_after_the_wait_that_the_last_one_was_told,
+    refused_requests_consume_nothing,
+    a_window_of_a_millisecond_passes,
+    a_cost_is_taken_whole_or_not_at_all,
+    a_costly_retry_passes_after_the_wait,
+    a_bucket_lets_its_burst_pass_and_then_what_it_gains,
+    a_bucket_of_many_tokens_loses_none_of_them,
+    quotas_of_all_algorithms_are_taken_all_or_none,
+    several_quotas_are_taken_all_or_none,
+    quotas_of_different_clients_are_taken_all_or_none,
+    concurrent_requests_admit_exactly_the_limit,
+    concurrent_requests_on_two_quotas_admit_the_smaller_one,
+    clients_and_quotas_never_meet,
+    nothing_is_asked_of_no_quota,
+    an_operation_that_is_never_polled_takes_nothing,
+    probes_find_a_store_that_serves,
+}
