@@ -90,11 +90,10 @@ impl Pool {
 
     /// A connection for somebody who has until `deadline`: tries to connect at once, whatever the back-off says.
     pub(super) async fn checkout_by(&self, deadline: Instant) -> Result<Connection, StoreError> {
-        let Self::Own(own) = self else {
-            return self.checkout(deadline).await;
-        };
-        own.link.skip_wait();
-        own.checkout(deadline).await
+        if let Self::Own(own) = self {
+            own.link.skip_wait();
+        }
+        self.checkout(deadline).await
     }
 }
 
@@ -127,9 +126,7 @@ impl Own {
             };
         }
     }
-}
 
-impl Own {
     fn last_if_alive(&self) -> Option<Connection> {
         let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|connection| !connection.is_dead()).cloned()
