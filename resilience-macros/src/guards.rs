@@ -334,7 +334,7 @@ fn breaker(value: &Value) -> Result<Breaker> {
             Err(value.error("did you mean `per_operation`? A breaker's own name must not look like it"))
         }
         // Under these the breakers of the other two choices are known, with probes of their own.
-        ("store" | "auth" | "flag" | "rate_limit", _) => Err(value.error(format!(
+        ("store" | "auth" | "flag" | "rate_limit" | "lockout", _) => Err(value.error(format!(
             "`{}` is what a shared or a per-operation breaker is called already: choose another name",
             name.as_str()
         ))),

@@ -8,7 +8,10 @@ pub use poem::{Endpoint, Request, Response, Result};
 pub use crate::{
     chain::run,
     guard::Guard,
-    policy::{Algorithm, Auth, BreakerChoice, Flag, Key, OnOutage, Policy, RateLimit},
+    policy::{
+        AccountField, Algorithm, Auth, BreakerChoice, Flag, Key, KeyFn, Lockout, LockoutKey, Mode, OnOutage, Policy,
+        RateLimit,
+    },
     registry::Registered,
 };
 

@@ -23,7 +23,7 @@ pub(crate) struct Bound {
     pub(crate) flags: Vec<BoundFlag>,
     pub(crate) auth: Option<BoundAuth>,
     pub(crate) guards: Vec<BoundGuard>,
-    /// Quotas by user: after authentication.
+    /// Quotas by user, and by keys of the user's own, which may look at who that is: after authentication.
     pub(crate) user_quotas: Quotas,
 }
 
@@ -85,7 +85,7 @@ impl Bound {
         let breaker = |operation| runtime.breakers.for_operation(choice, operation);
         let (user, other): (Vec<_>, Vec<_>) = named(policy)
             .into_iter()
-            .partition(|(spec, _)| matches!(spec.key, Key::User));
+            .partition(|(spec, _)| matches!(spec.key, Key::User | Key::Custom(_)));
         let quotas = |specs| Quotas::new(policy, specs, settings, breaker(Operation::RateLimit));
         Self {
             policy,
@@ -199,6 +199,7 @@ fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
         Key::User => "user",
         Key::Global => "global",
         Key::Header(name) => name,
+        Key::Custom(key) => key.path(),
     };
     write!(id, ":{}ms:{algorithm}:{key}", spec.window.as_millis()).expect("a String takes all");
     id

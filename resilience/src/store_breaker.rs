@@ -34,6 +34,8 @@ pub(crate) enum Operation {
     Auth,
     Flag,
     RateLimit,
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "until the guard that asks it"))]
+    Lockout,
 }
 
 impl Operation {
@@ -42,16 +44,17 @@ impl Operation {
             Self::Auth => "auth",
             Self::Flag => "flag",
             Self::RateLimit => "rate_limit",
+            Self::Lockout => "lockout",
         }
     }
 
     #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 3] = [Self::Auth, Self::Flag, Self::RateLimit];
+    pub(crate) const ALL: [Self; 4] = [Self::Auth, Self::Flag, Self::RateLimit, Self::Lockout];
 
     const fn probe(self) -> Probe {
         match self {
             Self::Auth | Self::Flag => Probe::Read,
-            Self::RateLimit => Probe::Write,
+            Self::RateLimit | Self::Lockout => Probe::Write,
         }
     }
 }

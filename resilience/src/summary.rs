@@ -123,6 +123,7 @@ fn quotas(quotas: &Quotas) -> Vec<GuardSummary> {
             Key::User => "user".to_owned(),
             Key::Global => "everybody".to_owned(),
             Key::Header(name) => format!("header {name}"),
+            Key::Custom(key) => key.path().to_owned(),
         };
         let algorithm = match spec.algorithm {
             Algorithm::SlidingWindow => String::new(),

@@ -64,7 +64,7 @@ impl Builder {
         match self.breakers {
             BreakerChoice::Named("") => return Err(invalid("breakers", "a breaker's name must not be empty")),
             // As in the attribute: under these names the other choices know breakers with probes of their own.
-            BreakerChoice::Named("store" | "auth" | "flag" | "rate_limit") => {
+            BreakerChoice::Named("store" | "auth" | "flag" | "rate_limit" | "lockout") => {
                 return Err(invalid(
                     "breakers",
                     "has a name that a shared or a per-operation breaker has already",

@@ -72,7 +72,7 @@ async fn any_valid_open_time_does_for_redis() {
 
 #[tokio::test]
 async fn a_breakers_own_name_is_nobody_elses() {
-    for name in ["", "store", "auth", "flag", "rate_limit"] {
+    for name in ["", "store", "auth", "flag", "rate_limit", "lockout"] {
         let built = Resilience::builder()
             .memory()
             .breakers(BreakerChoice::Named(name))

@@ -73,6 +73,12 @@ impl ClientKey {
         Self::value(&format!("header:{name}"), value)
     }
 
+    /// The bucket of a value that a fn of the user's own returns; `None` is a bucket like any other.
+    #[must_use]
+    pub fn custom(value: Option<&str>) -> Self {
+        Self::value("custom", value.map(str::as_bytes))
+    }
+
     /// `kind:=plain`, `kind:#hash`, or `kind:-` for none: the sign tells them apart whatever the value is.
     fn value(kind: &str, value: Option<&[u8]>) -> Self {
         let mut key = String::with_capacity(kind.len() + 34);

@@ -33,6 +33,7 @@ pub(crate) fn claims<'a>(quotas: &'a Quotas, runtime: &Runtime, request: &Reques
             Key::Ip => runtime.settings.callers.key(request)?,
             Key::Global => ClientKey::global(),
             Key::Header(name) => ClientKey::header(request, name),
+            Key::Custom(key) => ClientKey::custom(key.of(request).as_deref()),
             // The compiler has refused `key = user` without `auth`, and this phase comes after it.
             Key::User => Identity::of(request).map_or_else(|| ClientKey::user(""), |user| ClientKey::user(&user.0)),
         };

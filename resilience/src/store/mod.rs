@@ -7,6 +7,7 @@ mod account;
 mod admin;
 mod bucket;
 mod layout;
+mod lockout;
 mod memory;
 mod redis;
 #[cfg(any(test, feature = "testing"))]
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 pub use self::{
     admin::StoreAdmin,
     layout::{ApiKeys, InvalidPrefix, KeyLayout},
+    lockout::{Attempt, Begun, Lockout, LockoutStatus, Settle, Settlement},
     memory::{MemoryStore, MemoryStoreBuilder},
     redis::{RedisStore, RedisStoreBuilder, RedisStoreError},
 };
@@ -50,6 +52,34 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// Answers in the order of `takes`. If any entry is refused, nothing is consumed anywhere.
     fn take<'a>(&'a self, takes: &'a [Take<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Taken>>;
+
+    /// Counts one attempt against each of these tallies, or against none if one of them is locked.
+    ///
+    /// Answers in the order of `attempts`.
+    fn begin_attempts<'a>(&'a self, _attempts: &'a [Attempt<'a>], _deadline: Instant) -> StoreFuture<'a, Vec<Begun>> {
+        Box::pin(std::future::ready(Err(no_lockouts())))
+    }
+
+    /// Settles attempts that are not to stay counted. One that is no longer counted (its lock has run out, or the tally
+    /// was cleared meanwhile) changes nothing.
+    fn settle_attempts<'a>(&'a self, _settled: &'a [Settlement<'a>], _deadline: Instant) -> StoreFuture<'a, ()> {
+        Box::pin(std::future::ready(Err(no_lockouts())))
+    }
+
+    /// How a tally stands. Changes nothing.
+    fn lockout_status<'a>(
+        &'a self,
+        _lockout: &'a Lockout,
+        _subject: &'a str,
+        _deadline: Instant,
+    ) -> StoreFuture<'a, LockoutStatus> {
+        Box::pin(std::future::ready(Err(no_lockouts())))
+    }
+
+    /// Forgets a tally, its lock and its history; `false` if there was nothing to forget.
+    fn unlock<'a>(&'a self, _lockout: &'a Lockout, _subject: &'a str, _deadline: Instant) -> StoreFuture<'a, bool> {
+        Box::pin(std::future::ready(Err(no_lockouts())))
+    }
 
     /// Whether the store would serve again, asked in the background while its breaker is open.
     fn probe(&self, kind: Probe, deadline: Instant) -> StoreFuture<'_, ()>;
@@ -162,6 +192,10 @@ impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
+}
+
+fn no_lockouts() -> StoreError {
+    StoreError::new(StoreErrorKind::Answered, "this store keeps no lockouts")
 }
 
 /// The longest API key that a guard looks up, in bytes.
