@@ -2,6 +2,7 @@
 
 mod contents;
 mod limiter;
+mod lockouts;
 mod old_server;
 mod outage;
 

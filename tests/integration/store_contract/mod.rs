@@ -1,6 +1,7 @@
 //! What every store promises, checked over each of them.
 
 mod keys;
+mod lockouts;
 mod quotas;
 mod several;
 
@@ -126,7 +127,7 @@ fn yearly(id: &str, limit: u32) -> Quota {
     quota(id, limit, YEAR, Algorithm::SlidingWindow)
 }
 
-use self::{keys::*, quotas::*, several::*};
+use self::{keys::*, lockouts::*, quotas::*, several::*};
 
 /// Runs every check over every store.
 macro_rules! contract {
@@ -169,5 +170,16 @@ contract! {
     clients_and_quotas_never_meet,
     nothing_is_asked_of_no_quota,
     an_operation_that_is_never_polled_takes_nothing,
+    attempts_count_down_to_a_lock,
+    a_retry_passes_after_the_lock,
+    attempts_during_a_lock_do_not_extend_it,
+    each_lock_lasts_longer_than_the_one_before,
+    a_success_forgets_the_tally_and_its_lock,
+    an_attempt_that_is_given_back_lifts_the_lock_that_came_of_it,
+    ids_of_all_bits_are_told_apart,
+    several_tallies_count_all_or_none,
+    of_two_hundred_guesses_at_once_five_begin,
+    subjects_and_lockouts_never_meet,
+    an_operator_unlocks,
     probes_find_a_store_that_serves,
 }
