@@ -91,8 +91,8 @@ async fn unreadable_tallies_are_none_and_another_type_is_an_answer() {
     for junk in [
         "",
         "junk",
-        "twenty bytes and one",
-        "twenty bytes and sixteen of an attempt",
+        "more than twenty bytes",
+        "more than twenty bytes and sixteen",
     ] {
         server.cli(&["SET", KEY, junk]);
         assert!(begin(&store, &login, 1).await.unwrap().allowed, "{junk}");
