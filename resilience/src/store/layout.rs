@@ -39,6 +39,7 @@ impl ApiKeys {
 /// |---|---|---|
 /// | an API key | `apikey-sha256:<hex>` or `apikey:<key>` | the user's id |
 /// | a flag | `flag:<name>` | `1`, `true`, `on` or `0`, `false`, `off` |
+/// | a tally of attempts | `lock:{<subject>}:<lockout>` | its locks and its attempts, packed, with an expiry |
 /// | a client's count | `rl:{<client>}:<quota>` | counters in 16 bytes, or the time of a full bucket in 12, with an expiry |
 ///
 /// Each comes after the prefix. The counts of one client share a hash tag, hence a slot of a cluster.
@@ -113,10 +114,21 @@ impl KeyLayout {
     /// No two pairs share a key: a quota's id is escaped so that it has no brace, hence the last `}:` ends the client.
     #[must_use]
     pub fn count(&self, client: &str, quota: &str) -> String {
-        let mut key = self.named("rl:{", client.len() + 2 + quota.len());
+        self.tagged("rl:{", client, quota)
+    }
+
+    /// The key of a subject's tally of attempts. No two pairs share a key.
+    #[must_use]
+    pub fn tally(&self, subject: &str, lockout: &str) -> String {
+        self.tagged("lock:{", subject, lockout)
+    }
+
+    /// `kind` ends with the brace that opens the hash tag.
+    fn tagged(&self, kind: &str, client: &str, id: &str) -> String {
+        let mut key = self.named(kind, client.len() + 2 + id.len());
         key.push_str(client);
         key.push_str("}:");
-        for part in quota.split_inclusive(['%', '}']) {
+        for part in id.split_inclusive(['%', '}']) {
             match part.as_bytes().last() {
                 Some(b'%') => key.extend([&part[..part.len() - 1], "%25"]),
                 Some(b'}') => key.extend([&part[..part.len() - 1], "%7D"]),

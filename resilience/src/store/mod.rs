@@ -55,30 +55,35 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Counts one attempt against each of these tallies, or against none if one of them is locked.
     ///
-    /// Answers in the order of `attempts`.
-    fn begin_attempts<'a>(&'a self, _attempts: &'a [Attempt<'a>], _deadline: Instant) -> StoreFuture<'a, Vec<Begun>> {
-        Box::pin(std::future::ready(Err(no_lockouts())))
+    /// Answers in the order of `attempts`. A store that keeps no lockouts may leave this and the next three operations
+    /// out: lockouts then do what they do in an outage.
+    fn begin_attempts<'a>(&'a self, attempts: &'a [Attempt<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Begun>> {
+        let _ = (attempts, deadline);
+        no_lockouts()
     }
 
     /// Settles attempts that are not to stay counted. One that is no longer counted (its lock has run out, or the tally
     /// was cleared meanwhile) changes nothing.
-    fn settle_attempts<'a>(&'a self, _settled: &'a [Settlement<'a>], _deadline: Instant) -> StoreFuture<'a, ()> {
-        Box::pin(std::future::ready(Err(no_lockouts())))
+    fn settle_attempts<'a>(&'a self, settled: &'a [Settlement<'a>], deadline: Instant) -> StoreFuture<'a, ()> {
+        let _ = (settled, deadline);
+        no_lockouts()
     }
 
     /// How a tally stands. Changes nothing.
     fn lockout_status<'a>(
         &'a self,
-        _lockout: &'a Lockout,
-        _subject: &'a str,
-        _deadline: Instant,
+        lockout: &'a Lockout,
+        subject: &'a str,
+        deadline: Instant,
     ) -> StoreFuture<'a, LockoutStatus> {
-        Box::pin(std::future::ready(Err(no_lockouts())))
+        let _ = (lockout, subject, deadline);
+        no_lockouts()
     }
 
     /// Forgets a tally, its lock and its history; `false` if there was nothing to forget.
-    fn unlock<'a>(&'a self, _lockout: &'a Lockout, _subject: &'a str, _deadline: Instant) -> StoreFuture<'a, bool> {
-        Box::pin(std::future::ready(Err(no_lockouts())))
+    fn unlock<'a>(&'a self, lockout: &'a Lockout, subject: &'a str, deadline: Instant) -> StoreFuture<'a, bool> {
+        let _ = (lockout, subject, deadline);
+        no_lockouts()
     }
 
     /// Whether the store would serve again, asked in the background while its breaker is open.
@@ -194,8 +199,9 @@ impl StdError for StoreError {
     }
 }
 
-fn no_lockouts() -> StoreError {
-    StoreError::new(StoreErrorKind::Answered, "this store keeps no lockouts")
+fn no_lockouts<T: Send + 'static>() -> StoreFuture<'static, T> {
+    let error = StoreError::new(StoreErrorKind::Answered, "this store keeps no lockouts");
+    Box::pin(std::future::ready(Err(error)))
 }
 
 /// The longest API key that a guard looks up, in bytes.

@@ -10,13 +10,14 @@ use futures_util::{FutureExt, future};
 use tokio::time::Instant;
 
 use super::{
-    Probe, Store, StoreError, StoreErrorKind, StoreFuture, Take, Taken,
+    Attempt, Begun, Lockout, LockoutStatus, Probe, Settle, Settlement, Store, StoreError, StoreErrorKind, StoreFuture,
+    Take, Taken,
     account::{Account, Rule, Stored},
 };
 
 /// A store whose answers, errors and delays a test sets, also while it runs.
 ///
-/// Unless told otherwise it knows no API key and no flag, every quota has room, and probes succeed. Delays pass on
+/// Unless told otherwise it knows no API key and no flag, every quota has room, no tally is locked, and probes succeed. Delays pass on
 /// tokio's clock, so that `tokio::time::pause` drives them. A clone is another handle to the same store.
 ///
 /// ```
@@ -53,6 +54,10 @@ pub struct Calls {
     pub flag: usize,
     /// Calls of [`Store::take`].
     pub take: usize,
+    /// Calls of [`Store::begin_attempts`].
+    pub begin: usize,
+    /// Calls of [`Store::settle_attempts`].
+    pub settle: usize,
     /// Calls of [`Store::probe`].
     pub probe: usize,
 }
@@ -70,6 +75,9 @@ struct Script {
     flag: Answer<Option<bool>>,
     flags: HashMap<String, Answer<Option<bool>>>,
     take: Answer<TakeScript>,
+    begin: Answer<BeginScript>,
+    settle: Answer<()>,
+    settled: Vec<(String, Settle)>,
     probe: Answer<()>,
     calls: Calls,
 }
@@ -84,6 +92,16 @@ enum TakeScript {
     Same(Taken),
     /// Each says its own.
     Each(Vec<Taken>),
+}
+
+/// What the tallies of one call say.
+#[derive(Clone, Debug, Default)]
+enum BeginScript {
+    /// None is locked.
+    #[default]
+    Open,
+    /// Those of subjects that begin so are locked for this long; an empty text is all of them.
+    Locked(String, Duration),
 }
 
 impl<T> Answer<T> {
@@ -190,6 +208,27 @@ impl ScriptedStore {
         self.set(|script| script.take = answer.map(TakeScript::Each))
     }
 
+    /// No tally is locked, or why that cannot be said.
+    pub fn on_begin(&self, answer: Answer<()>) -> Self {
+        self.set(|script| script.begin = answer.map(|()| BeginScript::Open))
+    }
+
+    /// Tallies of subjects that begin with `subject` are locked for this long: `ip:`, `account:`, or all for none.
+    pub fn on_begin_locked(&self, subject: &str, wait: Duration) -> Self {
+        self.set(|script| script.begin = Answer::ok(BeginScript::Locked(subject.to_owned(), wait)))
+    }
+
+    /// Whether attempts can be settled.
+    pub fn on_settle(&self, answer: Answer<()>) -> Self {
+        self.set(|script| script.settle = answer)
+    }
+
+    /// What was asked to be settled so far: the subject, and how.
+    #[must_use]
+    pub fn settled(&self) -> Vec<(String, Settle)> {
+        self.script().settled.clone()
+    }
+
     /// Whether the store would serve again.
     pub fn on_probe(&self, answer: Answer<()>) -> Self {
         self.set(|script| script.probe = answer)
@@ -202,6 +241,8 @@ impl ScriptedStore {
             script.flag = Answer::unavailable();
             script.flags.clear();
             script.take = Answer::unavailable();
+            script.begin = Answer::unavailable();
+            script.settle = Answer::unavailable();
             script.probe = Answer::unavailable();
         })
     }
@@ -256,6 +297,32 @@ impl Store for ScriptedStore {
         })
     }
 
+    fn begin_attempts<'a>(&'a self, attempts: &'a [Attempt<'a>], _: Instant) -> StoreFuture<'a, Vec<Begun>> {
+        self.answer(move |script| {
+            script.calls.begin += 1;
+            script.begin.clone().map(|begun| begun.of(attempts))
+        })
+    }
+
+    fn settle_attempts<'a>(&'a self, settled: &'a [Settlement<'a>], _: Instant) -> StoreFuture<'a, ()> {
+        self.answer(move |script| {
+            script.calls.settle += 1;
+            let settled = settled
+                .iter()
+                .map(|settled| (settled.attempt.subject.to_owned(), settled.settle));
+            script.settled.extend(settled);
+            script.settle.clone()
+        })
+    }
+
+    fn lockout_status<'a>(&'a self, _: &'a Lockout, subject: &'a str, _: Instant) -> StoreFuture<'a, LockoutStatus> {
+        self.answer(move |script| script.begin.clone().map(|begun| begun.status(subject)))
+    }
+
+    fn unlock<'a>(&'a self, _: &'a Lockout, _: &'a str, _: Instant) -> StoreFuture<'a, bool> {
+        self.answer(|script| script.settle.clone().map(|()| true))
+    }
+
     fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {
         self.answer(|script| {
             script.calls.probe += 1;
@@ -275,6 +342,36 @@ impl TakeScript {
                 each.iter().copied().take(takes.len()).chain(past_the_end).collect()
             }
         }
+    }
+}
+
+impl BeginScript {
+    fn status(&self, subject: &str) -> LockoutStatus {
+        let locked_for = match self {
+            Self::Locked(prefix, wait) if subject.starts_with(prefix.as_str()) => Some(*wait),
+            _ => None,
+        };
+        LockoutStatus {
+            locked_for,
+            locks: locked_for.is_some().into(),
+            ..LockoutStatus::default()
+        }
+    }
+
+    fn of(self, attempts: &[Attempt<'_>]) -> Vec<Begun> {
+        let begun = |attempt: &Attempt<'_>| match self.status(attempt.subject).locked_for {
+            None => Begun {
+                allowed: true,
+                remaining: attempt.lockout.attempts.saturating_sub(1),
+                retry_after: Duration::ZERO,
+            },
+            Some(wait) => Begun {
+                allowed: false,
+                remaining: 0,
+                retry_after: wait,
+            },
+        };
+        attempts.iter().map(begun).collect()
     }
 }
 

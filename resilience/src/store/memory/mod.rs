@@ -1,6 +1,7 @@
 //! A store inside the process.
 
 mod limiter;
+mod lockouts;
 mod shard;
 
 use std::{
@@ -14,16 +15,20 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-use self::limiter::Limiter;
-use super::{Probe, Store, StoreAdmin, StoreFuture, Take, Taken, check_api_key, layout::sha256};
+use self::{limiter::Limiter, lockouts::Lockouts};
+use super::{
+    Attempt, Begun, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreFuture, Take, Taken,
+    check_api_key, layout::sha256,
+};
 
 /// A store that is embedded in the process: nothing to run, nothing shared, nothing kept.
 ///
 /// It counts for one process only: three instances of a service let three times the limit pass. A clone is another
 /// handle to the same store. Every operation is ready at its first poll.
 ///
-/// Its memory is bounded: at most `capacity` clients' counts are kept (about 250 bytes each), and none that still
-/// matters is ever dropped to make room. While it is full, the clients that come on top share one count per quota.
+/// Its memory is bounded: at most `capacity` clients' counts are kept (about 250 bytes each), and as many tallies of
+/// lockouts; none that still matters is ever dropped to make room. While it is full, the clients that come on top share
+/// one count per quota, and one tally per lockout.
 ///
 /// ```
 /// use resilience::store::MemoryStore;
@@ -40,6 +45,7 @@ pub struct MemoryStore {
 struct Inner {
     clock: Clock,
     limiter: Limiter,
+    lockouts: Lockouts,
     users: RwLock<HashMap<[u8; 32], String>>,
     flags: RwLock<HashMap<String, bool>>,
 }
@@ -86,8 +92,22 @@ impl MemoryStore {
 
     /// [`take`](Store::take), for a caller that has no future to poll.
     pub(crate) fn take_now(&self, takes: &[Take<'_>]) -> Vec<Taken> {
-        let now = self.inner.clock.nanos() / 1_000_000;
-        self.inner.limiter.take(takes, now)
+        self.inner.limiter.take(takes, self.now())
+    }
+
+    /// [`begin_attempts`](Store::begin_attempts), for a caller that has no future to poll.
+    pub(crate) fn begin_attempts_now(&self, attempts: &[Attempt<'_>]) -> Vec<Begun> {
+        self.inner.lockouts.begin(attempts, self.now())
+    }
+
+    /// [`settle_attempts`](Store::settle_attempts), for a caller that has no future to poll.
+    pub(crate) fn settle_attempts_now(&self, settled: &[Settlement<'_>]) {
+        self.inner.lockouts.settle(settled, self.now());
+    }
+
+    /// Milliseconds of its clock.
+    fn now(&self) -> u64 {
+        self.inner.clock.nanos() / 1_000_000
     }
 
     /// How many clients' counts are held at present, expired ones that were not met again included.
@@ -125,6 +145,7 @@ impl MemoryStoreBuilder {
             inner: Arc::new(Inner {
                 clock: self.clock,
                 limiter: Limiter::new(self.capacity),
+                lockouts: Lockouts::new(self.capacity),
                 users: RwLock::default(),
                 flags: RwLock::default(),
             }),
@@ -146,6 +167,31 @@ impl Store for MemoryStore {
     // The decision is taken when the future is polled, as it is by the other stores: not when it is made.
     fn take<'a>(&'a self, takes: &'a [Take<'a>], _: Instant) -> StoreFuture<'a, Vec<Taken>> {
         async move { Ok(self.take_now(takes)) }.boxed()
+    }
+
+    fn begin_attempts<'a>(&'a self, attempts: &'a [Attempt<'a>], _: Instant) -> StoreFuture<'a, Vec<Begun>> {
+        async move { Ok(self.begin_attempts_now(attempts)) }.boxed()
+    }
+
+    fn settle_attempts<'a>(&'a self, settled: &'a [Settlement<'a>], _: Instant) -> StoreFuture<'a, ()> {
+        async move {
+            self.settle_attempts_now(settled);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn lockout_status<'a>(
+        &'a self,
+        lockout: &'a Lockout,
+        subject: &'a str,
+        _: Instant,
+    ) -> StoreFuture<'a, LockoutStatus> {
+        async move { Ok(self.inner.lockouts.status(lockout, subject, self.now())) }.boxed()
+    }
+
+    fn unlock<'a>(&'a self, lockout: &'a Lockout, subject: &'a str, _: Instant) -> StoreFuture<'a, bool> {
+        async move { Ok(self.inner.lockouts.unlock(lockout, subject, self.now())) }.boxed()
     }
 
     fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {

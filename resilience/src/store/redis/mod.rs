@@ -6,7 +6,9 @@ mod classify;
 mod connection;
 mod connector;
 mod link;
+mod lockout;
 mod pool;
+mod script;
 mod take;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -18,7 +20,10 @@ use tokio::time::{Instant, timeout_at};
 
 pub use self::builder::{RedisStoreBuilder, RedisStoreError};
 use self::{classify::store_error, connection::Connection, pool::Pool};
-use super::{KeyLayout, Probe, Store, StoreAdmin, StoreError, StoreErrorKind, StoreFuture, Take, Taken, check_api_key};
+use super::{
+    Attempt, Begun, KeyLayout, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreError,
+    StoreErrorKind, StoreFuture, Take, Taken, check_api_key,
+};
 
 /// How long a change by an operator may take, connecting included.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -143,6 +148,48 @@ impl Store for RedisStore {
         async move {
             let mut connection = self.pool.checkout(deadline).await?;
             take::take(&mut connection, &self.layout, takes, deadline).await
+        }
+        .boxed()
+    }
+
+    fn begin_attempts<'a>(&'a self, attempts: &'a [Attempt<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Begun>> {
+        async move {
+            let mut connection = self.pool.checkout(deadline).await?;
+            lockout::begin(&mut connection, &self.layout, attempts, deadline).await
+        }
+        .boxed()
+    }
+
+    fn settle_attempts<'a>(&'a self, settled: &'a [Settlement<'a>], deadline: Instant) -> StoreFuture<'a, ()> {
+        async move {
+            let mut connection = self.pool.checkout(deadline).await?;
+            lockout::settle(&mut connection, &self.layout, settled, deadline).await
+        }
+        .boxed()
+    }
+
+    fn lockout_status<'a>(
+        &'a self,
+        lockout: &'a Lockout,
+        subject: &'a str,
+        deadline: Instant,
+    ) -> StoreFuture<'a, LockoutStatus> {
+        async move {
+            let mut connection = self.pool.checkout_by(deadline).await?;
+            lockout::status(&mut connection, &self.layout, lockout, subject, deadline).await
+        }
+        .boxed()
+    }
+
+    fn unlock<'a>(&'a self, lockout: &'a Lockout, subject: &'a str, deadline: Instant) -> StoreFuture<'a, bool> {
+        async move {
+            let key = self.layout.tally(subject, &lockout.id);
+            let mut connection = self.pool.checkout_by(deadline).await?;
+            let removed = connection
+                .send(cmd("DEL").arg(key), deadline)
+                .await
+                .map_err(store_error)?;
+            Ok(removed == Value::Int(1))
         }
         .boxed()
     }

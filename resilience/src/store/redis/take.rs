@@ -1,8 +1,6 @@
 //! The limiter's script and its reply.
 
-use std::sync::LazyLock;
-
-use redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value, cmd};
+use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use crate::store::{
@@ -12,11 +10,12 @@ use crate::store::{
     window::Count,
 };
 
-use super::{classify::store_error, connection::Connection};
+use super::{
+    connection::Connection,
+    script::{Script, numbers, script},
+};
 
-const CODE: &str = include_str!("scripts/take.lua");
-
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(CODE));
+static SCRIPT: Script = script!("scripts/take.lua");
 
 /// What stands for a token bucket, beside 1 for a sliding window and 0 for a fixed one.
 const BUCKET: u8 = 2;
@@ -32,22 +31,16 @@ pub(super) async fn take(
     deadline: Instant,
 ) -> Result<Vec<Taken>, StoreError> {
     let rules: Vec<Rule> = takes.iter().map(|take| Rule::of(take)).collect();
-    let by_hash = command("EVALSHA", SCRIPT.get_hash(), layout, takes, &rules);
-    let reply = match connection.send(&by_hash, deadline).await {
-        // The one error after which nothing has happened for certain. Sent with its text, the script runs and stays known,
-        // and nobody's SCRIPT FLUSH can come in between.
-        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-            let by_text = command("EVAL", CODE, layout, takes, &rules);
-            connection.send(&by_text, deadline).await
-        }
-        reply => reply,
-    };
-    decode(reply.map_err(store_error)?, &rules)
+    let reply = SCRIPT
+        .run(connection, deadline, |command| {
+            arguments(command, layout, takes, &rules)
+        })
+        .await?;
+    decode(reply, &rules)
 }
 
-fn command(how: &str, script: &str, layout: &KeyLayout, takes: &[Take<'_>], rules: &[Rule]) -> Cmd {
-    let mut command = cmd(how);
-    command.arg(script).arg(takes.len());
+fn arguments(command: &mut Cmd, layout: &KeyLayout, takes: &[Take<'_>], rules: &[Rule]) {
+    command.arg(takes.len());
     for take in takes {
         command.arg(layout.count(take.client, &take.quota.id));
     }
@@ -71,7 +64,6 @@ fn command(how: &str, script: &str, layout: &KeyLayout, takes: &[Take<'_>], rule
             }
         };
     }
-    command
 }
 
 fn decode(reply: Value, rules: &[Rule]) -> Result<Vec<Taken>, StoreError> {
@@ -81,17 +73,7 @@ fn decode(reply: Value, rules: &[Rule]) -> Result<Vec<Taken>, StoreError> {
             "Redis answered the limiter's script with something else",
         )
     };
-    let Value::Array(values) = reply else {
-        return Err(odd());
-    };
-    let numbers: Option<Vec<u64>> = values
-        .iter()
-        .map(|value| match value {
-            Value::Int(number) => u64::try_from(*number).ok(),
-            _ => None,
-        })
-        .collect();
-    let numbers = numbers
+    let numbers = numbers(reply)
         .filter(|numbers| numbers.len() == PER_QUOTA * rules.len())
         .ok_or_else(odd)?;
     let (quotas, _) = numbers.as_chunks::<PER_QUOTA>();

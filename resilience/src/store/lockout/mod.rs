@@ -1,5 +1,7 @@
 //! Tallies of attempts, and the locks that they lead to.
 
+pub(crate) mod tally;
+
 use std::time::Duration;
 
 /// A lockout as the store sees it.

@@ -1,0 +1,117 @@
+//! The lockout's scripts and their replies.
+
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::Instant;
+
+use crate::store::{
+    Attempt, Begun, KeyLayout, Lockout, LockoutStatus, Settle, Settlement, StoreError, StoreErrorKind,
+    lockout::tally::Rule,
+};
+
+use super::{
+    connection::Connection,
+    script::{Script, numbers, script},
+};
+
+static BEGIN: Script = script!("scripts/tally.lua", "scripts/begin.lua");
+static SETTLE: Script = script!("scripts/tally.lua", "scripts/settle.lua");
+static STATUS: Script = script!("scripts/tally.lua", "scripts/status.lua");
+
+/// Counts an attempt against each tally, or against none, in one round trip.
+pub(super) async fn begin(
+    connection: &mut Connection,
+    layout: &KeyLayout,
+    attempts: &[Attempt<'_>],
+    deadline: Instant,
+) -> Result<Vec<Begun>, StoreError> {
+    let reply = BEGIN.run(connection, deadline, |command| {
+        command.arg(attempts.len());
+        for attempt in attempts {
+            command.arg(layout.tally(attempt.subject, &attempt.lockout.id));
+        }
+        for attempt in attempts {
+            let rule = Rule::of(attempt.lockout);
+            command.arg(rule.attempts).arg(rule.durations.len());
+            for duration in &rule.durations {
+                command.arg(duration);
+            }
+            command.arg(&attempt.id.to_be_bytes());
+        }
+    });
+    decode(reply.await?, attempts.len())
+}
+
+/// Settles attempts that do not stay counted.
+pub(super) async fn settle(
+    connection: &mut Connection,
+    layout: &KeyLayout,
+    settled: &[Settlement<'_>],
+    deadline: Instant,
+) -> Result<(), StoreError> {
+    let reply = SETTLE.run(connection, deadline, |command| {
+        command.arg(settled.len());
+        for Settlement { attempt, .. } in settled {
+            command.arg(layout.tally(attempt.subject, &attempt.lockout.id));
+        }
+        for Settlement { attempt, settle } in settled {
+            let what = match settle {
+                Settle::Clear => "clear",
+                Settle::GiveBack => "back",
+            };
+            let longest = Rule::of(attempt.lockout).longest();
+            command.arg(longest).arg(what).arg(&attempt.id.to_be_bytes());
+        }
+    });
+    match reply.await? {
+        Value::Int(_) => Ok(()),
+        _ => Err(odd()),
+    }
+}
+
+/// How a tally stands.
+pub(super) async fn status(
+    connection: &mut Connection,
+    layout: &KeyLayout,
+    lockout: &Lockout,
+    subject: &str,
+    deadline: Instant,
+) -> Result<LockoutStatus, StoreError> {
+    let reply = STATUS.run(connection, deadline, |command| {
+        let longest = Rule::of(lockout).longest();
+        command.arg(1).arg(layout.tally(subject, &lockout.id)).arg(longest);
+    });
+    match numbers(reply.await?).as_deref() {
+        Some(&[attempts, locked_for, locks]) => Ok(LockoutStatus {
+            attempts: saturating(attempts),
+            locked_for: (locked_for > 0).then(|| Duration::from_millis(locked_for)),
+            locks: saturating(locks),
+        }),
+        _ => Err(odd()),
+    }
+}
+
+fn decode(reply: Value, attempts: usize) -> Result<Vec<Begun>, StoreError> {
+    let numbers = numbers(reply)
+        .filter(|numbers| numbers.len() == 3 * attempts)
+        .ok_or_else(odd)?;
+    let (tallies, _) = numbers.as_chunks::<3>();
+    let begun = tallies.iter().map(|&[allowed, remaining, wait]| Begun {
+        allowed: allowed == 1,
+        remaining: saturating(remaining),
+        retry_after: Duration::from_millis(wait),
+    });
+    Ok(begun.collect())
+}
+
+fn saturating(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn odd() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Answered,
+        "Redis answered a lockout's script with something else",
+    )
+}
