@@ -39,9 +39,14 @@ impl Errors {
 
 /// "did you mean …?" if one of the accepted words is near, else the list of them.
 pub(crate) fn advice(word: &str, accepted: &[&str]) -> String {
+    advice_on(word, accepted, accepted)
+}
+
+/// The same for words that are written with more than the word; `forms` is how.
+pub(crate) fn advice_on(word: &str, accepted: &[&str], forms: &[&str]) -> String {
     match nearest(word, accepted) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("accepted here: {}", list(accepted)),
+        None => format!("accepted here: {}", list(forms)),
     }
 }
 

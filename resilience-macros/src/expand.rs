@@ -272,7 +272,7 @@ fn lockout(lockout: &Lockout, private: &TokenStream) -> TokenStream {
     let deadline = deadline(lockout.deadline, private);
     let mode = (lockout.mode == Mode::Observe).then(|| quote!(.with_mode(#private::Mode::Observe)));
     quote! {
-        #private::Lockout::new(#attempts, &[#(#durations),*], #private::LockoutKey::#key)
+        #private::Lockout::new(#attempts, const { &[#(#durations),*] }, #private::LockoutKey::#key)
             .with_on_outage(#private::OnOutage::#on_outage)
             #name
             #deadline

@@ -6,7 +6,7 @@ use poem::http::{HeaderName, HeaderValue};
 
 use crate::{
     error::whole_seconds,
-    guard::flag::LastKnown,
+    guard::{flag::LastKnown, lockout::Lockouts},
     observe::{Complaints, Tally},
     policy::{Algorithm, Flag, Key, Policy, RateLimit},
     runtime::{Runtime, Settings},
@@ -25,6 +25,7 @@ pub(crate) struct Bound {
     pub(crate) guards: Vec<BoundGuard>,
     /// Quotas by user, and by keys of the user's own, which may look at who that is: after authentication.
     pub(crate) user_quotas: Quotas,
+    pub(crate) lockouts: Option<Arc<Lockouts>>,
 }
 
 /// The quotas of one phase.
@@ -91,6 +92,9 @@ impl Bound {
             policy,
             quotas: quotas(other),
             user_quotas: quotas(user),
+            lockouts: (!policy.lockouts().is_empty())
+                .then(|| Lockouts::new(policy, settings, breaker(Operation::Lockout)))
+                .flatten(),
             flags: policy
                 .flags()
                 .iter()

@@ -4,12 +4,14 @@
 //!
 //! 1. phase A, asked together and read in this order: quotas by address, header and everybody; flags; authentication
 //! 2. guards of the user's own
-//! 3. phase B: quotas by user
-//! 4. the handler, inside its deadline
+//! 3. phase B: quotas by user, or by a key of the user's own
+//! 4. lockouts: an attempt is counted before anything can be verified
+//! 5. the handler, inside its deadline
+//! 6. settling: what the answer makes of the attempt
 //!
 //! What consumes something that a rejection must not consume stands after phase A.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use poem::{Endpoint, IntoResponse, Request, Response};
 use smallvec::SmallVec;
@@ -22,6 +24,7 @@ use crate::{
         GuardOutage, Verdict,
         auth::{AuthQuestion, Verified},
         flag,
+        lockout::{self, LoginOutcome},
         rate_limit::{self, Claim},
     },
     install::Installed,
@@ -46,7 +49,7 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
     let Some(installed) = Installed::of(&request) else {
         return Ok(not_installed(policy, &request));
     };
-    let runtime = &*installed.resilience().runtime;
+    let runtime = &installed.resilience().runtime;
     let bound = runtime.bound(policy);
     let mut trail = Trail::default();
 
@@ -57,29 +60,43 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
     let outcome = match verdict {
         Err(refusal) => Ok(refusal.to_response(format)),
         // Called right here: every async fn between would hold the request and the handler's future once more.
-        Ok(()) => match policy.deadline() {
-            None => handler.call(request).await.map(IntoResponse::into_response),
-            Some(budget) => match Box::pin(deadline::scope(budget, handler.call(request))).await {
-                Ok(outcome) => outcome.map(IntoResponse::into_response),
-                Err(exceeded) => Ok(Error::from(exceeded).to_response(format)),
-            },
-        },
+        Ok(pending) => {
+            // From here on the attempt counts, whatever becomes of this future, unless the handler's answer says otherwise.
+            let entered = pending.and_then(lockout::Pending::enter);
+            let (outcome, in_time) = match policy.deadline() {
+                None => (handler.call(request).await.map(IntoResponse::into_response), true),
+                Some(budget) => match Box::pin(deadline::scope(budget, handler.call(request))).await {
+                    Ok(outcome) => (outcome.map(IntoResponse::into_response), true),
+                    Err(exceeded) => (Ok(Error::from(exceeded).to_response(format)), false),
+                },
+            };
+            if let Some(entered) = entered.filter(|_| in_time) {
+                Box::pin(entered.settle(LoginOutcome::of(&outcome))).await;
+            }
+            outcome
+        }
     };
     installed.finish(outcome, headers, format)
 }
 
-/// Asks all guards. `Ok` means that the handler may run.
+/// Asks all guards. `Ok` means that the handler may run, with the attempts that were counted for it.
 async fn guard<'a>(
-    runtime: &'a Runtime,
+    runtime: &'a Arc<Runtime>,
     bound: &'a Bound,
     request: &mut Request,
     trail: &mut Trail<'a>,
-) -> Result<(), Error> {
+) -> Result<Option<lockout::Pending>, Error> {
     if let Some(verified) = phase_a(runtime, bound, request, trail).await? {
         verified.attach(request);
     }
     users_guards(bound, request, trail).await?;
-    phase_b(runtime, bound, request, trail).await
+    phase_b(runtime, bound, request, trail).await?;
+    match &bound.lockouts {
+        None => Ok(None),
+        Some(lockouts) => Box::pin(lockout::begin(runtime, lockouts, request, trail))
+            .await
+            .map(Some),
+    }
 }
 
 async fn phase_a<'a>(

@@ -154,6 +154,48 @@ impl Error {
         )
     }
 
+    /// The same for every account, whether it exists or not.
+    pub(crate) fn locked_out(retry_after: Duration) -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "locked_out",
+            format!("Too many attempts. Retry after {} s.", whole_seconds(retry_after)),
+        )
+        .with_retry_after(retry_after)
+    }
+
+    pub(crate) fn lockout_unavailable() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "lockout_unavailable",
+            "The attempt cannot be counted at the moment.",
+        )
+    }
+
+    pub(crate) fn account_unreadable() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "account_unreadable",
+            "The body does not name one account.",
+        )
+    }
+
+    pub(crate) fn body_too_large(limit: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body_too_large",
+            format!("The body has more than {limit} bytes."),
+        )
+    }
+
+    pub(crate) fn body_timeout() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body_timeout",
+            "The body took too long to arrive.",
+        )
+    }
+
     pub(crate) fn guard_unavailable() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,

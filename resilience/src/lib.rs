@@ -73,10 +73,10 @@ pub use crate::{
     builder::{BuildError, Builder},
     client::ProxyHeader,
     error::Error,
-    guard::auth::Identity,
+    guard::{auth::Identity, lockout::LoginOutcome},
     install::ResilienceEndpoint,
     policy::BreakerChoice,
-    runtime::{BreakerView, Health, RateLimitHeaders, Resilience, VerifyError},
+    runtime::{BreakerView, Health, RateLimitHeaders, Resilience, UnlockError, VerifyError},
     summary::{GuardSummary, PolicySummary},
 };
 

@@ -16,6 +16,8 @@ pub(crate) enum Answer {
     Passed,
     /// It rejected the request.
     Rejected,
+    /// It would have rejected the request, and only observes.
+    ObservedRejected,
     /// It could not tell, and refused.
     Unavailable,
     /// It could not tell, and let the request pass.
@@ -30,9 +32,10 @@ pub(crate) enum Answer {
 
 impl Answer {
     #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Passed,
         Self::Rejected,
+        Self::ObservedRejected,
         Self::Unavailable,
         Self::Open,
         Self::Local,
@@ -45,6 +48,7 @@ impl Answer {
         match self {
             Self::Passed => "passed",
             Self::Rejected => "rejected",
+            Self::ObservedRejected => "observed_rejected",
             Self::Unavailable => "unavailable",
             Self::Open => "fallback_open",
             Self::Local => "fallback_local",
@@ -157,6 +161,15 @@ impl Complaints {
 
     /// Says that a guard could not decide.
     pub(crate) fn say(&self, guard: &dyn Display, reason: &dyn Display) {
+        self.throttled(|unsaid| tracing::warn!(%guard, %reason, unsaid, "a guard fell back"));
+    }
+
+    /// Says what a guard that only observes would have done.
+    pub(crate) fn observed(&self, guard: &dyn Display) {
+        self.throttled(|unsaid| tracing::info!(%guard, unsaid, "a guard that observes would have rejected"));
+    }
+
+    fn throttled(&self, say: impl FnOnce(u64)) {
         let now = Clock::system().nanos();
         let last = self.last.load(Ordering::Relaxed);
         let due = last == 0 || now.saturating_sub(last) >= COMPLAINT_EVERY;
@@ -167,7 +180,7 @@ impl Complaints {
                 .is_ok()
         {
             let unsaid = self.unsaid.swap(0, Ordering::Relaxed);
-            tracing::warn!(%guard, %reason, unsaid, "a guard fell back");
+            say(unsaid);
         } else {
             self.unsaid.fetch_add(1, Ordering::Relaxed);
         }

@@ -111,4 +111,7 @@ fn publish_answers(bound: &Bound) {
     for guard in &bound.guards {
         publish(format!("guard:{}", guard.guard.name()), &guard.tally);
     }
+    for lockout in bound.lockouts.iter().flat_map(|lockouts| &lockouts.all) {
+        publish(format!("lockout:{}", lockout.lockout.id), &lockout.tally);
+    }
 }

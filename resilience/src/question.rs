@@ -170,6 +170,13 @@ impl<'a, T> Question<'a, T> {
         }
     }
 
+    /// Waits for the answer to this question alone.
+    pub(crate) async fn ask(mut self, asked: Asked) -> (Result<T, Outage>, Option<Duration>) {
+        // A phase of one refuses nothing.
+        let _never_refused = ask_together(&mut Alone(&mut self), asked).await;
+        self.read()
+    }
+
     /// Ends the question unanswered. The permit settles first: dropping the future may take time.
     fn expire(&mut self) {
         let outage = if self.own {
@@ -255,6 +262,23 @@ impl<T> Pending for Question<'_, T> {
             State::Asking { .. } => Some(self.deadline),
             _ => None,
         }
+    }
+}
+
+/// A phase of one question, whose answer is read by whoever asked.
+struct Alone<'q, 'a, T>(&'q mut Question<'a, T>);
+
+impl<T> Phase for Alone<'_, '_, T> {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn question(&mut self, _index: usize) -> Option<&mut dyn Pending> {
+        Some(self.0)
+    }
+
+    fn read(&mut self, _index: usize) -> Result<(), Error> {
+        Ok(())
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::policy::{Policy, RateLimit};
+use crate::{
+    guard::lockout::key_kind,
+    policy::{Lockout, Policy, RateLimit},
+};
 
 /// A policy that registered itself.
 #[derive(Debug)]
@@ -19,6 +22,7 @@ pub(crate) fn policies() -> impl Iterator<Item = &'static Policy> {
 pub(crate) fn mistakes(policies: &[&'static Policy], own_authenticator: bool) -> Vec<String> {
     let mut mistakes = Vec::new();
     let mut named: HashMap<&str, (&RateLimit, String)> = HashMap::new();
+    let mut lockouts: HashMap<&str, (&Lockout, String)> = HashMap::new();
     let mut handlers = HashSet::new();
     for policy in policies {
         let handler = format!("{}::{}", policy.module(), policy.name());
@@ -34,14 +38,27 @@ pub(crate) fn mistakes(policies: &[&'static Policy], own_authenticator: bool) ->
                 ));
             }
         }
+        for lockout in policy.lockouts() {
+            let Some(name) = lockout.name else { continue };
+            let (first, by) = lockouts.entry(name).or_insert_with(|| (lockout, handler.clone()));
+            let tally = |lockout: &Lockout| (lockout.attempts, lockout.durations, key_kind(lockout.key));
+            if tally(first) != tally(lockout) {
+                mistakes.push(format!(
+                    "`{handler}` and `{by}` share the lockout `{name}`, but disagree on its attempts, durations or key"
+                ));
+            }
+        }
         if own_authenticator && let Some(header) = policy.auth().and_then(|auth| auth.header) {
             mistakes.push(format!(
                 "`{handler}` reads its credential from `{header}`, but the installed authenticator reads what it likes"
             ));
         }
-        if policy.rate_limits().iter().any(|limit| limit.name.is_none()) && !handlers.insert(handler.clone()) {
+        let unnamed = policy.rate_limits().iter().any(|limit| limit.name.is_none())
+            || policy.lockouts().iter().any(|lockout| lockout.name.is_none());
+        if unnamed && !handlers.insert(handler.clone()) {
             mistakes.push(format!(
-                "two handlers are called `{handler}` and would share their unnamed quotas: rename one, or name the quotas"
+                "two handlers are called `{handler}` and would share their unnamed quotas and lockouts: rename one, or \
+                 name those"
             ));
         }
     }
@@ -53,7 +70,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::policy::{Algorithm, Auth};
+    use crate::policy::{Algorithm, Auth, LockoutKey, OnOutage};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -71,6 +88,25 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
             found[0].contains("`app::c` and `app::a` share the quota `api`"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn one_name_is_one_lockout() {
+        const HOUR: &[Duration] = &[Duration::from_secs(3600)];
+        const LOCKOUT: Lockout = Lockout::new(5, HOUR, LockoutKey::Ip).with_name("login");
+        static FIVE: [Lockout; 1] = [LOCKOUT];
+        static OPEN: [Lockout; 1] = [LOCKOUT.with_on_outage(OnOutage::FailOpen)];
+        static SIX: [Lockout; 1] = [Lockout::new(6, HOUR, LockoutKey::Ip).with_name("login")];
+        static A: Policy = Policy::new("app", "a").with_lockouts(&FIVE);
+        static B: Policy = Policy::new("app", "b").with_lockouts(&OPEN);
+        static C: Policy = Policy::new("app", "c").with_lockouts(&SIX);
+        assert_eq!(mistakes(&[&A, &B], false), Vec::<String>::new());
+        let found = mistakes(&[&A, &B, &C], false);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].contains("`app::c` and `app::a` share the lockout `login`"),
             "{found:?}"
         );
     }

@@ -1,7 +1,7 @@
 //! The runtime: one store, its breakers, and every policy of the program bound to them.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     ops::Deref,
     sync::{Arc, Mutex, PoisonError},
@@ -22,18 +22,21 @@ use crate::{
     bound::Bound,
     breaker::{BreakerEvent, CircuitBreaker, State},
     builder::Builder,
-    client::Callers,
-    guard::{auth::Authenticator, flag::LastKnown},
+    client::{Callers, ClientKey, InvalidAccount},
+    guard::{auth::Authenticator, flag::LastKnown, lockout::BodyBounds},
     observe::Observer,
-    policy::{BreakerChoice, Policy},
+    policy::{BreakerChoice, LockoutKey, Policy},
     registry,
-    store::{MemoryStore, Probe, Store, StoreErrorKind},
+    store::{MemoryStore, Probe, Store, StoreError, StoreErrorKind},
     store_breaker::StoreBreakers,
     summary::PolicySummary,
 };
 
 /// How long [`Resilience::health`] waits for the store.
 const HEALTH_DEADLINE: Duration = Duration::from_millis(250);
+
+/// How long a change by an operator may take.
+const OPERATOR_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What guarded handlers need at run time. A cheap handle: clones share everything.
 ///
@@ -147,6 +150,43 @@ impl Resilience {
         }
     }
 
+    /// Forgets what attempts stand against `account`, in every lockout by account that a handler of this program has:
+    /// it may be tried again at once. Says in how many of them there was something to forget.
+    ///
+    /// The store is asked outside of its breaker, at most 5 s for each lockout.
+    ///
+    /// # Errors
+    ///
+    /// When the account is none ([`ClientKey::account`]), or the store does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has unlocked some of them, or none.
+    pub async fn unlock(&self, account: &str) -> Result<usize, UnlockError> {
+        let subject = ClientKey::account(account)?;
+        // Handlers that share a lockout share its tallies.
+        let mut lockouts = BTreeMap::new();
+        for policy in registry::policies() {
+            let bound = self.runtime.bound(policy);
+            for lockout in bound.lockouts.iter().flat_map(|lockouts| &lockouts.all) {
+                if matches!(lockout.spec.key, LockoutKey::Account(_)) {
+                    lockouts.insert(lockout.lockout.id.clone(), lockout.lockout.clone());
+                }
+            }
+        }
+        let mut unlocked = 0;
+        for lockout in lockouts.values() {
+            let deadline = Instant::now() + OPERATOR_DEADLINE;
+            let unlock = self.runtime.store.unlock(lockout, subject.as_str(), deadline);
+            let known = timeout_at(deadline, unlock).await.unwrap_or_else(|_| {
+                let message = format!("the store has not answered within {OPERATOR_DEADLINE:?}");
+                Err(StoreError::new(StoreErrorKind::Unavailable, message))
+            });
+            unlocked += usize::from(known?);
+        }
+        Ok(unlocked)
+    }
+
     /// Publishes counts and samples to the `metrics` recorder now. They are published every second by themselves; call
     /// this before a scrape that must see the latest.
     #[cfg(feature = "metrics")]
@@ -206,6 +246,18 @@ impl Health {
     }
 }
 
+/// Why [`Resilience::unlock`] unlocked nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnlockError {
+    /// There can be no such account.
+    #[error(transparent)]
+    Account(#[from] InvalidAccount),
+    /// The store has not done it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Mistakes that [`Resilience::verify`] found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} of the guarded handlers' policies do not fit: {}", .0.len(), .0.join("; "))]
@@ -245,6 +297,8 @@ pub(crate) struct Settings {
     pub(crate) auth_deadline: Duration,
     pub(crate) flag_deadline: Duration,
     pub(crate) rate_limit_deadline: Duration,
+    pub(crate) lockout_deadline: Duration,
+    pub(crate) login_body: BodyBounds,
     pub(crate) retry_after: Duration,
     pub(crate) callers: Callers,
     pub(crate) rate_limit_headers: RateLimitHeaders,

@@ -34,7 +34,6 @@ pub(crate) enum Operation {
     Auth,
     Flag,
     RateLimit,
-    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "until the guard that asks it"))]
     Lockout,
 }
 

@@ -4,7 +4,8 @@ use std::{fmt, time::Duration};
 
 use crate::{
     bound::{Bound, Quotas},
-    policy::{Algorithm, Key, OnOutage},
+    guard::lockout::{BoundLockout, Lockouts, key_kind},
+    policy::{Algorithm, Key, Mode, OnOutage},
 };
 
 /// The guards of one handler, in the order in which they run.
@@ -60,6 +61,7 @@ impl PolicySummary {
             breaker: None,
         }));
         guards.extend(quotas(&bound.user_quotas));
+        guards.extend(bound.lockouts.iter().flat_map(|lockouts| self::lockouts(lockouts)));
         Self {
             module: bound.policy.module(),
             handler: bound.policy.name(),
@@ -146,6 +148,35 @@ fn quotas(quotas: &Quotas) -> Vec<GuardSummary> {
         }
     };
     quotas.all.iter().map(summary).collect()
+}
+
+fn lockouts(lockouts: &Lockouts) -> Vec<GuardSummary> {
+    let summary = |lockout: &BoundLockout| {
+        let spec = &lockout.spec;
+        let durations: Vec<_> = spec.durations.iter().map(|duration| format!("{duration:?}")).collect();
+        let name = spec.name.map(|name| format!(" {name}")).unwrap_or_default();
+        GuardSummary {
+            guard: format!(
+                "lockout{name} after {} by {} for {}{}",
+                spec.attempts,
+                key_kind(spec.key),
+                durations.join(", "),
+                observing(spec.mode),
+            ),
+            deadline: lockout.deadline,
+            on_outage: spec.on_outage.as_str().to_owned(),
+            breaker: Some(lockouts.breaker.name().to_owned()),
+        }
+    };
+    lockouts.all.iter().map(summary).collect()
+}
+
+/// What a summary adds for a guard that does not decide.
+const fn observing(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "",
+        Mode::Observe => ", observing",
+    }
 }
 
 const fn on_off(on: bool) -> &'static str {

@@ -18,19 +18,20 @@ use crate::{
 pub(crate) struct Trail<'a> {
     flags: Vec<&'a BoundFlag>,
     guards: Vec<&'static str>,
-    limiter: Option<LimiterFallback>,
+    limiter: Option<Fallback>,
+    lockout: Option<Fallback>,
     quotas: SmallVec<[(&'a BoundQuota, Taken); 2]>,
 }
 
-/// How the limiter fell back. Ordered by what an operator must know most: a later one hides an earlier one.
+/// How limits or lockouts fell back. Ordered by what an operator must know most: a later one hides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum LimiterFallback {
+pub(crate) enum Fallback {
     Local,
     Open,
     Closed,
 }
 
-impl LimiterFallback {
+impl Fallback {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -49,8 +50,12 @@ impl<'a> Trail<'a> {
         self.guards.push(name);
     }
 
-    pub(crate) fn limiter_fell_back(&mut self, to: LimiterFallback) {
+    pub(crate) fn limiter_fell_back(&mut self, to: Fallback) {
         self.limiter = self.limiter.max(Some(to));
+    }
+
+    pub(crate) fn lockout_fell_back(&mut self, to: Fallback) {
+        self.lockout = self.lockout.max(Some(to));
     }
 
     pub(crate) fn quota_said(&mut self, quota: &'a BoundQuota, taken: Taken) {
@@ -70,6 +75,9 @@ impl<'a> Trail<'a> {
         }
         if let Some(fallback) = self.limiter {
             headers.push((LIMITER_FALLBACK, HeaderValue::from_static(fallback.as_str())));
+        }
+        if let Some(fallback) = self.lockout {
+            headers.push((LOCKOUT_FALLBACK, HeaderValue::from_static(fallback.as_str())));
         }
         if families.legacy
             && let Some((quota, taken)) = self.tightest()
@@ -165,6 +173,7 @@ impl DecidedHeaders {
 const FLAG_FALLBACK: HeaderName = HeaderName::from_static("x-flag-fallback");
 const GUARD_FALLBACK: HeaderName = HeaderName::from_static("x-guard-fallback");
 const LIMITER_FALLBACK: HeaderName = HeaderName::from_static("x-ratelimit-fallback");
+const LOCKOUT_FALLBACK: HeaderName = HeaderName::from_static("x-lockout-fallback");
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");

@@ -6,7 +6,7 @@ use syn::{Error, Result};
 use super::{ON_OUTAGE, choice, option};
 use crate::{
     args::{Arguments, Value},
-    errors::Errors,
+    errors::{self, Errors},
     model::{Lockout, LockoutKey, Mode, OnOutage, Policy},
     value,
 };
@@ -83,13 +83,20 @@ fn key(value: &Value) -> Result<LockoutKey> {
             "anybody can put any value into a header, and so begin a new tally with every guess: write \
              `key = account(…)` or `key = ip`",
         )),
+        (Some(word), Some(_)) => Err(value.error(format!(
+            "unknown key `{word}`: {}",
+            errors::advice_on(word, &KEYS, &KEY_FORMS)
+        ))),
         _ => value::path_key(value, &KEYS, &KEY_FORMS).map(LockoutKey::Custom),
     }
 }
 
 /// `"json:/username"` or `"form:username"`.
 fn account(source: &Value) -> Result<LockoutKey> {
-    let text = value::text(source, "the account's place", "json:/username")?.value();
+    let text = match source.word() {
+        Some(word) => word.to_string(),
+        None => value::text(source, "the account's place", "json:/username")?.value(),
+    };
     if let Some(pointer) = text.strip_prefix("json:") {
         return match not_a_pointer(pointer) {
             None => Ok(LockoutKey::Json(pointer.to_owned())),

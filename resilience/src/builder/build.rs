@@ -50,6 +50,8 @@ impl Builder {
             ("auth_deadline", self.auth_deadline),
             ("flag_deadline", self.flag_deadline),
             ("rate_limit_deadline", self.rate_limit_deadline),
+            ("lockout_deadline", self.lockout_deadline),
+            ("login_body_timeout", self.login_body.timeout),
         ] {
             if !(Duration::from_millis(1)..=DEADLINE_MAX).contains(&deadline) {
                 return Err(invalid(option, "must be from 1 ms to 1 h"));
@@ -57,6 +59,9 @@ impl Builder {
         }
         if self.retry_after.is_zero() {
             return Err(invalid("retry_after", "must not be zero"));
+        }
+        if self.login_body.limit == 0 {
+            return Err(invalid("login_body_limit", "must be at least 1"));
         }
         if !(1..=128).contains(&self.ipv6_prefix) {
             return Err(invalid("ipv6_prefix", "must be from 1 to 128 bits"));
@@ -98,6 +103,8 @@ impl Builder {
             auth_deadline: self.auth_deadline,
             flag_deadline: self.flag_deadline,
             rate_limit_deadline: self.rate_limit_deadline,
+            lockout_deadline: self.lockout_deadline,
+            login_body: self.login_body,
             retry_after: self.retry_after,
             callers,
             rate_limit_headers: self.rate_limit_headers,

@@ -12,7 +12,7 @@ use crate::{
     body::ErrorBody,
     breaker::BreakerConfig,
     client::{InvalidNetwork, Network, ProxyHeader},
-    guard::auth::Authenticator,
+    guard::{auth::Authenticator, lockout::BodyBounds},
     policy::BreakerChoice,
     runtime::RateLimitHeaders,
     store::{ApiKeys, MemoryStore, Store},
@@ -32,6 +32,9 @@ use crate::{
 /// | [`auth_deadline`](Self::auth_deadline) | 150 ms |
 /// | [`flag_deadline`](Self::flag_deadline) | 100 ms |
 /// | [`rate_limit_deadline`](Self::rate_limit_deadline) | 80 ms |
+/// | [`lockout_deadline`](Self::lockout_deadline) | 100 ms |
+/// | [`login_body_limit`](Self::login_body_limit) | 64 KiB |
+/// | [`login_body_timeout`](Self::login_body_timeout) | 5 s |
 /// | [`retry_after`](Self::retry_after) | 30 s |
 /// | [`trusted_proxies`](Self::trusted_proxies) | none: the connection's peer is the client |
 /// | [`trust_unix_sockets`](Self::trust_unix_sockets) | no |
@@ -54,6 +57,8 @@ pub struct Builder {
     auth_deadline: Duration,
     flag_deadline: Duration,
     rate_limit_deadline: Duration,
+    lockout_deadline: Duration,
+    login_body: BodyBounds,
     retry_after: Duration,
     trusted_proxies: Result<Vec<Network>, InvalidNetwork>,
     trust_unix_sockets: bool,
@@ -93,6 +98,11 @@ impl Default for Builder {
             auth_deadline: Duration::from_millis(150),
             flag_deadline: Duration::from_millis(100),
             rate_limit_deadline: Duration::from_millis(80),
+            lockout_deadline: Duration::from_millis(100),
+            login_body: BodyBounds {
+                limit: 64 * 1024,
+                timeout: Duration::from_secs(5),
+            },
             retry_after: Duration::from_secs(30),
             trusted_proxies: Ok(Vec::new()),
             trust_unix_sockets: false,
@@ -186,6 +196,25 @@ impl Builder {
     /// How long taking quotas may take, for policies that do not say.
     pub fn rate_limit_deadline(mut self, deadline: Duration) -> Self {
         self.rate_limit_deadline = deadline;
+        self
+    }
+
+    /// How long counting an attempt may take, and settling it, for policies that do not say.
+    pub fn lockout_deadline(mut self, deadline: Duration) -> Self {
+        self.lockout_deadline = deadline;
+        self
+    }
+
+    /// How many bytes of a body are read to find the account that a `lockout` counts; a longer one is refused with 413.
+    /// At least 1. The body is kept in memory while the request lasts.
+    pub fn login_body_limit(mut self, bytes: usize) -> Self {
+        self.login_body.limit = bytes;
+        self
+    }
+
+    /// How long that body may take to arrive; a slower one is refused with 408.
+    pub fn login_body_timeout(mut self, timeout: Duration) -> Self {
+        self.login_body.timeout = timeout;
         self
     }
 

@@ -35,6 +35,14 @@ impl Callers {
         }
     }
 
+    /// Whom attempts to log in count against: an exempt client too, since it may guess as well as any.
+    pub(crate) fn subject(&self, request: &Request) -> ClientKey {
+        match self.caller(Peer::of(request), request.headers()) {
+            Caller::Client(address) | Caller::Behind(Some(address)) => ClientKey::ip(address, self.ipv6_prefix),
+            Caller::Behind(None) => ClientKey::unknown(),
+        }
+    }
+
     /// Walks from the peer towards the client, for as long as hops are trusted: a trusted hop's word counts for who
     /// called it, and for nothing that stands to the left of that.
     fn caller(&self, peer: Peer, headers: &HeaderMap) -> Caller {

@@ -3,6 +3,7 @@
 //! The connection's peer, or who is behind the proxies that [`Builder::trusted_proxies`](crate::Builder::trusted_proxies)
 //! names.
 
+mod account;
 mod address;
 mod forwarded;
 mod network;
@@ -18,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 pub(crate) use self::address::Callers;
 pub use self::{
+    account::InvalidAccount,
     forwarded::ProxyHeader,
     network::{InvalidNetwork, Network},
 };
@@ -65,6 +67,17 @@ impl ClientKey {
         Self::value("user", Some(user.as_bytes()))
     }
 
+    /// The tally of an account, in its canonical form: trimmed, in NFKC and case-folded, so that spellings that a login
+    /// may take for the same are counted together. Always hashed: a store's keys name nobody.
+    ///
+    /// # Errors
+    ///
+    /// For an account that is empty, or longer than 512 bytes.
+    pub fn account(account: &str) -> Result<Self, InvalidAccount> {
+        let canonical = account::canonical(account)?;
+        Ok(Self(hashed("account", canonical.as_bytes()).into()))
+    }
+
     /// The bucket of a header's value; requests without the header share one. Of several values the first counts.
     #[must_use]
     pub fn header(request: &Request, name: &str) -> Self {
@@ -90,13 +103,7 @@ impl ClientKey {
                     key.push_str(":=");
                     key.push_str(value);
                 }
-                None => {
-                    key.push_str(":#");
-                    // 128 bits of it: no one finds two values in one bucket.
-                    for byte in &Sha256::digest(value)[..16] {
-                        write!(key, "{byte:02x}").expect("a String takes all that is written");
-                    }
-                }
+                None => return Self(hashed(kind, value).into()),
             },
         }
         Self(key.into())
@@ -107,6 +114,16 @@ impl ClientKey {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// `kind:#hash`, with 128 bits of the hash: no one finds two values in one bucket.
+fn hashed(kind: &str, value: &[u8]) -> String {
+    let mut key = String::with_capacity(kind.len() + 34);
+    write!(key, "{kind}:#").expect("a String takes all that is written");
+    for byte in &Sha256::digest(value)[..16] {
+        write!(key, "{byte:02x}").expect("a String takes all that is written");
+    }
+    key
 }
 
 fn plain(value: &[u8]) -> Option<&str> {

@@ -8,6 +8,7 @@ use crate::{error::Error, policy::OnOutage};
 
 pub mod auth;
 pub(crate) mod flag;
+pub(crate) mod lockout;
 pub(crate) mod rate_limit;
 
 /// A boxed future, as [`Guard`] and [`Authenticator`](auth::Authenticator) return it.

@@ -14,7 +14,7 @@ use crate::{
     runtime::Runtime,
     store::{StoreError, StoreErrorKind, Take, Taken},
     store_breaker::Operation,
-    trail::{LimiterFallback, Trail},
+    trail::{Fallback, Trail},
 };
 
 /// One value for each quota of a phase: one or two, as a rule.
@@ -105,20 +105,20 @@ fn fall_back<'a>(
 
     if pairs().any(|pair| falls(OnOutage::FailClosed)(&pair)) {
         pairs().for_each(|(quota, _)| quota.tally.count(Answer::Unavailable));
-        trail.limiter_fell_back(LimiterFallback::Closed);
+        trail.limiter_fell_back(Fallback::Closed);
         return Err(Error::limiter_unavailable().with_retry_after(runtime.settings.retry_after));
     }
 
     for (quota, _) in pairs().filter(falls(OnOutage::FailOpen)) {
         quota.tally.count(Answer::Open);
-        trail.limiter_fell_back(LimiterFallback::Open);
+        trail.limiter_fell_back(Fallback::Open);
     }
 
     let (local, local_takes): (Vec<_>, Vec<_>) = pairs().filter(falls(OnOutage::FailLocal)).unzip();
     if local.is_empty() {
         return Ok(());
     }
-    trail.limiter_fell_back(LimiterFallback::Local);
+    trail.limiter_fell_back(Fallback::Local);
     let local_takes: Vec<Take<'_>> = local_takes.into_iter().copied().collect();
     let taken = runtime.insurance.take_now(&local_takes);
     settle(local.into_iter().zip(taken), trail, Answer::Local)

@@ -11,6 +11,7 @@ mod deadline;
 mod flag;
 mod guards;
 mod install;
+mod lockout;
 mod metrics;
 mod outage_log;
 mod proxies;

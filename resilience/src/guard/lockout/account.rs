@@ -73,7 +73,11 @@ impl<'de> Visitor<'de> for Walk<'_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "a text" } else { "an object or an array" })
+        f.write_str(if self.0.is_empty() {
+            "a text"
+        } else {
+            "an object or an array"
+        })
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<String, E> {
@@ -100,7 +104,9 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let (head, tail) = self.0.split_first().ok_or_else(|| A::Error::custom("an array"))?;
         let wanted = index(head).ok_or_else(|| A::Error::custom("no index"))?;
         for _ in 0..wanted {
-            array.next_element::<IgnoredAny>()?.ok_or_else(|| A::Error::custom("too short"))?;
+            array
+                .next_element::<IgnoredAny>()?
+                .ok_or_else(|| A::Error::custom("too short"))?;
         }
         let found = array.next_element_seed(Walk(tail))?;
         while array.next_element::<IgnoredAny>()?.is_some() {}
@@ -136,7 +142,10 @@ mod tests {
     fn json_accounts_are_found() {
         for (pointer, body) in [
             ("/username", r#"{"username":"ada"}"#),
-            ("/username", r#" {"x":[1,{"username":"eve"}],"username":"ada","y":null} "#),
+            (
+                "/username",
+                r#" {"x":[1,{"username":"eve"}],"username":"ada","y":null} "#,
+            ),
             ("/username", r#"{"\u0075sername":"\u0061da"}"#),
             ("/user/name", r#"{"user":{"id":7,"name":"ada"}}"#),
             ("/users/1/name", r#"{"users":[0,{"name":"ada"},{"name":"eve"}]}"#),
@@ -266,7 +275,9 @@ mod tests {
             let mut form = form_urlencoded::Serializer::new(String::new());
             form.extend_pairs(others.iter().filter(|(name, _)| *name != "username"));
             let body = form.append_pair("username", &account).finish();
-            prop_assert_eq!(field(body.as_bytes()), Some(account));
+            // What decoding puts in place of bytes that are no text is taken for such bytes.
+            let readable = !account.contains(char::REPLACEMENT_CHARACTER);
+            prop_assert_eq!(field(body.as_bytes()), readable.then_some(account));
         }
     }
 }

@@ -66,8 +66,7 @@ impl Lockouts {
                 tally: Tally::default(),
             })
             .collect();
-        let (accounts, known): (Vec<usize>, Vec<usize>) =
-            (0..all.len()).partition(|&index| all[index].place.is_some());
+        let (accounts, known): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(|&index| all[index].place.is_some());
         let settle_deadline = all.iter().map(|lockout| lockout.deadline).max()?;
         Some(Arc::new(Self {
             known: calls(&all, known),
@@ -88,7 +87,11 @@ fn calls(all: &[BoundLockout], lockouts: Vec<usize>) -> Vec<Call> {
     let deciding = (!deciding.is_empty()).then_some((deciding, Mode::Enforce));
     let observing = observing.into_iter().map(|index| (vec![index], Mode::Observe));
     let call = |(lockouts, mode): (Vec<usize>, Mode)| Call {
-        deadline: lockouts.iter().map(|&index| all[index].deadline).min().unwrap_or_default(),
+        deadline: lockouts
+            .iter()
+            .map(|&index| all[index].deadline)
+            .min()
+            .unwrap_or_default(),
         lockouts,
         mode,
     };
@@ -113,7 +116,11 @@ fn id(policy: &Policy, spec: &Lockout) -> String {
     {
         // One handler may ask for two accounts. Handlers that share a name mean one account, wherever it stands.
         let (AccountField::Json(place) | AccountField::Form(place)) = field;
-        let sort = if matches!(field, AccountField::Json(_)) { "json" } else { "form" };
+        let sort = if matches!(field, AccountField::Json(_)) {
+            "json"
+        } else {
+            "form"
+        };
         write!(id, ":{sort}:{place}").expect("a String takes all");
     }
     id
@@ -154,7 +161,10 @@ mod tests {
         let form = Lockout::new(5, LOCKS, LockoutKey::Account(AccountField::Form("username")));
         assert_eq!(id(&policy, &json), "app::a:5:60000ms,900000ms:account:json:/username");
         assert_ne!(id(&policy, &json), id(&policy, &form));
-        assert_eq!(id(&policy, &json.with_name("login")), id(&policy, &form.with_name("login")));
+        assert_eq!(
+            id(&policy, &json.with_name("login")),
+            id(&policy, &form.with_name("login"))
+        );
     }
 
     #[test]

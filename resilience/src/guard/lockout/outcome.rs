@@ -113,10 +113,17 @@ mod tests {
         ] {
             let status = StatusCode::from_u16(status).expect("a status");
             assert_eq!(LoginOutcome::of(&Ok(status.into())), meant, "{status}");
-            assert_eq!(LoginOutcome::of(&Err(poem::Error::from_status(status))), meant, "{status}");
+            assert_eq!(
+                LoginOutcome::of(&Err(poem::Error::from_status(status))),
+                meant,
+                "{status}"
+            );
             for said in [Succeeded, Failed, NotAnAttempt] {
                 assert_eq!(LoginOutcome::of(&Ok(said.on(status))), said);
-                assert_eq!(LoginOutcome::of(&Err(said.on_error(poem::Error::from_status(status)))), said);
+                assert_eq!(
+                    LoginOutcome::of(&Err(said.on_error(poem::Error::from_status(status)))),
+                    said
+                );
             }
         }
     }

@@ -1,0 +1,123 @@
+//! One call to the store: lockouts that decide together, or one that observes, and what each does in an outage.
+
+use std::sync::Arc;
+
+use super::{
+    attempts::{Counted, Counter, Pending},
+    bound::{BoundLockout, Call, Lockouts},
+};
+use crate::{
+    error::Error,
+    observe::Answer,
+    policy::{Mode, OnOutage},
+    question::{Asked, Outage, Question},
+    runtime::Runtime,
+    store::{Attempt, Begun, StoreError, StoreErrorKind},
+    store_breaker::Operation,
+    trail::{Fallback, Trail},
+};
+
+pub(super) struct Stage<'s, 'a> {
+    pub(super) runtime: &'s Arc<Runtime>,
+    pub(super) lockouts: &'s Arc<Lockouts>,
+    pub(super) pending: Pending,
+    pub(super) trail: &'s mut Trail<'a>,
+}
+
+impl Stage<'_, '_> {
+    /// Counts these attempts, one for each lockout of the call, or none of them.
+    pub(super) async fn ask(&mut self, call: &Call, attempts: Vec<Counted>) -> Result<(), Error> {
+        let asked = Asked::now();
+        let asking: Vec<Attempt<'_>> = attempts.iter().map(|attempt| attempt.attempt(self.lockouts)).collect();
+        // Before the store is asked: a request that is dropped in between may have been counted.
+        self.pending.begin(attempts.iter().cloned());
+        let question = Question::of_store(&self.lockouts.breaker, asked, call.deadline, |deadline| {
+            self.runtime.store.begin_attempts(&asking, deadline)
+        });
+        let answer = question.ask(asked).await;
+        self.runtime.observer.note(Operation::Lockout, &answer);
+        match answer.0 {
+            Ok(begun) if begun.len() == attempts.len() => self.decide(call, &attempts, &begun, Answer::Passed),
+            Ok(_) => {
+                let error = StoreError::new(StoreErrorKind::Answered, "the store did not answer for each lockout");
+                self.fall_back(call, attempts, &Outage::Failed(error))
+            }
+            Err(outage) => self.fall_back(call, attempts, &outage),
+        }
+    }
+
+    /// What a lockout that only observes has found.
+    pub(super) fn would_have_refused(&self, call: &Call) {
+        for lockout in self.of(call) {
+            lockout.tally.count(Answer::ObservedRejected);
+        }
+        self.lockouts.complaints.observed(&"lockout");
+    }
+
+    /// The longest lock of those that refuse decides.
+    fn decide(&mut self, call: &Call, attempts: &[Counted], begun: &[Begun], passed: Answer) -> Result<(), Error> {
+        let wait = begun
+            .iter()
+            .filter(|begun| !begun.allowed)
+            .map(|begun| begun.retry_after)
+            .max();
+        if wait.is_some() {
+            // All or none: nothing was counted.
+            self.pending.forget(attempts);
+        }
+        if wait.is_some() && call.mode == Mode::Observe {
+            self.would_have_refused(call);
+            return Ok(());
+        }
+        for (attempt, begun) in attempts.iter().zip(begun) {
+            let answer = if begun.allowed { passed } else { Answer::Rejected };
+            self.lockouts.all[attempt.lockout].tally.count(answer);
+        }
+        wait.map_or(Ok(()), |wait| Err(Error::locked_out(wait)))
+    }
+
+    /// What the lockouts say while the store cannot: refusing outright comes first, so that it counts nothing elsewhere.
+    fn fall_back(&mut self, call: &Call, attempts: Vec<Counted>, outage: &Outage) -> Result<(), Error> {
+        self.lockouts.complaints.about(&"lockout", outage);
+        if matches!(outage, Outage::BreakerOpen) {
+            // Not even asked: there is nothing to settle. Any other outage may have come after the count.
+            self.pending.forget(&attempts);
+        }
+        if call.mode == Mode::Observe {
+            self.of(call).for_each(|lockout| lockout.tally.count(Answer::Open));
+            return Ok(());
+        }
+        if self
+            .of(call)
+            .any(|lockout| lockout.spec.on_outage == OnOutage::FailClosed)
+        {
+            self.of(call)
+                .for_each(|lockout| lockout.tally.count(Answer::Unavailable));
+            self.trail.lockout_fell_back(Fallback::Closed);
+            return Err(Error::lockout_unavailable().with_retry_after(self.runtime.settings.retry_after));
+        }
+        let (local, open): (Vec<_>, Vec<_>) = attempts
+            .into_iter()
+            .partition(|attempt| self.lockouts.all[attempt.lockout].spec.on_outage == OnOutage::FailLocal);
+        for attempt in &open {
+            self.lockouts.all[attempt.lockout].tally.count(Answer::Open);
+            self.trail.lockout_fell_back(Fallback::Open);
+        }
+        if local.is_empty() {
+            return Ok(());
+        }
+        self.trail.lockout_fell_back(Fallback::Local);
+        let local: Vec<Counted> = local
+            .into_iter()
+            .map(|attempt| attempt.counted_by(Counter::Process))
+            .collect();
+        let attempts: Vec<_> = local.iter().map(|attempt| attempt.attempt(self.lockouts)).collect();
+        let begun = self.runtime.insurance.begin_attempts_now(&attempts);
+        self.pending.begin(local.iter().cloned());
+        self.decide(call, &local, &begun, Answer::Local)
+    }
+
+    fn of<'c>(&'c self, call: &'c Call) -> impl Iterator<Item = &'c BoundLockout> {
+        call.lockouts.iter().map(|&lockout| &self.lockouts.all[lockout])
+    }
+}

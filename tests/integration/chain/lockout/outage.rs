@@ -1,0 +1,119 @@
+//! What lockouts do while nobody can count.
+
+use resilience::{
+    Resilience,
+    breaker::{BreakerConfig, State},
+    store::{RedisStore, StoreErrorKind},
+};
+use resilience_tests::{RedisServer, eventually};
+
+use super::*;
+use crate::chain::{ms, timed};
+
+#[resilient(lockout(2, "15m", key = ip, on_outage = "fail_open"))]
+#[handler]
+async fn open() -> StatusCode {
+    StatusCode::UNAUTHORIZED
+}
+
+#[resilient(lockout(2, "15m", key = account("json:/username"), on_outage = "fail_local"))]
+#[handler]
+async fn local(body: String) -> poem::Result<Response> {
+    answer(&body)
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_fails_closed_at_once_and_comes_back_by_itself() {
+    let store = ScriptedStore::new()
+        .on_begin(Answer::never())
+        .on_settle(Answer::never());
+    let settings = BreakerConfig::default()
+        .with_failures_in_a_row(2)
+        .with_open_for(Duration::from_secs(1));
+    let app = app(login, over(&store).breaker(settings));
+    for waited in [100, 100, 0, 0, 0] {
+        let (refused, took) = timed(&app, attempt("ada", "200")).await;
+        assert_eq!(refused.summary(), (503, "lockout_unavailable".into()));
+        assert_eq!(refused.lines(), ["retry-after: 30", "x-lockout-fallback: closed"]);
+        assert!((ms(waited)..ms(waited + 5)).contains(&took), "{took:?}");
+    }
+    // Asked twice, once the breaker is open never.
+    assert_eq!(store.calls().begin, 2);
+    store.on_begin(Answer::ok(())).on_settle(Answer::ok(()));
+    eventually("logins are back", async || status(&app, "ada", "200").await == 200).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_fails_open_where_it_was_told_to() {
+    let store = ScriptedStore::new().down();
+    let app = app(open, over(&store));
+    for _ in 0..5 {
+        let answered = ask(&app, post("")).await;
+        assert_eq!(answered.status, 401);
+        assert_eq!(answered.lines(), ["x-lockout-fallback: open"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_counts_in_this_process_where_it_was_told_to_and_settles_there() {
+    let store = ScriptedStore::new().down();
+    let app = app(local, over(&store));
+    for (password, expected) in [
+        ("401", 401),
+        ("200", 200),
+        ("401", 401),
+        ("500", 500),
+        ("401", 401),
+        ("200", 429),
+    ] {
+        let answered = ask(&app, attempt("ada", password)).await;
+        assert_eq!(answered.status, expected, "{password}");
+        assert_eq!(answered.header("x-lockout-fallback"), Some("local".into()));
+    }
+    assert_eq!(status(&app, "eve", "401").await, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_settled_changes_no_answer() {
+    let store = ScriptedStore::new().on_settle(Answer::error(StoreErrorKind::Unavailable));
+    let app = app(login, over(&store));
+    let answered = ask(&app, attempt("ada", "200")).await;
+    assert_eq!((answered.status.as_u16(), answered.lines()), (200, vec![]));
+    store.on_settle(Answer::never());
+    let (answered, took) = timed(&app, attempt("ada", "200")).await;
+    assert_eq!(answered.status, 200);
+    assert!(took < ms(110), "{took:?}");
+}
+
+/// The same login in health and in an outage, over a Redis that is killed and comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_redis_refuses_logins_and_lets_them_in_again() {
+    let mut redis = RedisServer::start();
+    let store = RedisStore::builder(redis.url()).build().unwrap();
+    eventually("connected", async || store.connections() == 2).await;
+    let resilience = Resilience::builder()
+        .store(store)
+        .breaker(BreakerConfig::default().with_open_for(ms(200)))
+        .lockout_deadline(Duration::from_secs(2))
+        .build()
+        .unwrap();
+    let app = poem::EndpointExt::with(login, resilience.clone());
+    assert_eq!(status(&app, "ada", "200").await, 200);
+    redis.kill();
+    for _ in 0..10 {
+        assert_eq!(ask(&app, attempt("ada", "200")).await.code(), "lockout_unavailable");
+    }
+    assert!(
+        resilience
+            .breakers()
+            .iter()
+            .any(|breaker| breaker.state() != State::Closed)
+    );
+    redis.restart();
+    eventually("logins are back", async || status(&app, "ada", "200").await == 200).await;
+    // And locks hold again.
+    for _ in 0..3 {
+        assert_eq!(status(&app, "ada", "401").await, 401);
+    }
+    assert_eq!(status(&app, "ada", "200").await, 429);
+}
