@@ -43,6 +43,7 @@ pub mod client;
 pub mod clock;
 pub mod deadline;
 pub mod guard;
+pub mod lockout;
 // Public for the code that the attribute generates, and not for anybody to write by hand.
 #[doc(hidden)]
 pub mod policy;
@@ -75,7 +76,7 @@ pub use crate::{
     error::Error,
     guard::{auth::Identity, lockout::LoginOutcome},
     install::ResilienceEndpoint,
-    policy::BreakerChoice,
+    policy::{BreakerChoice, OnOutage},
     runtime::{BreakerView, Health, RateLimitHeaders, Resilience, UnlockError, VerifyError},
     summary::{GuardSummary, PolicySummary},
 };

@@ -59,6 +59,19 @@ impl Outage {
     }
 }
 
+/// For callers that are no guards.
+impl From<Outage> for StoreError {
+    fn from(outage: Outage) -> Self {
+        match outage {
+            Outage::Failed(error) => error,
+            outage => Self::new(
+                StoreErrorKind::Unavailable,
+                format!("the store gave no answer: {outage}"),
+            ),
+        }
+    }
+}
+
 impl std::fmt::Display for Outage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

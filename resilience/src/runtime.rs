@@ -24,6 +24,7 @@ use crate::{
     builder::Builder,
     client::{Callers, ClientKey, InvalidAccount},
     guard::{auth::Authenticator, flag::LastKnown, lockout::BodyBounds},
+    lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
     policy::{BreakerChoice, LockoutKey, Policy},
     registry,
@@ -148,6 +149,16 @@ impl Resilience {
                 .map(|breaker| (breaker.name().to_owned(), breaker.state()))
                 .collect(),
         }
+    }
+
+    /// A lockout for code that is no handler, or counts attempts on its own. Calls with the same name share their tallies,
+    /// over all instances; a handler's lockout of that name has tallies of its own.
+    ///
+    /// # Errors
+    ///
+    /// For settings out of range.
+    pub fn lockout(&self, name: &str, config: LockoutConfig) -> Result<Lockout, InvalidLockout> {
+        Lockout::new(&self.runtime, name, config)
     }
 
     /// Forgets what attempts stand against `account`, in every lockout by account that a handler of this program has:

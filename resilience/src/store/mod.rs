@@ -7,7 +7,7 @@ mod account;
 mod admin;
 mod bucket;
 mod layout;
-mod lockout;
+pub(crate) mod lockout;
 mod memory;
 mod redis;
 #[cfg(any(test, feature = "testing"))]

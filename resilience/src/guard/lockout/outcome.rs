@@ -33,6 +33,7 @@ use poem::{IntoResponse, Response, http::StatusCode};
 /// let app = Route::new().at("/login", post(login)).with(Resilience::builder().memory().build()?);
 /// let guess = || poem::Request::builder()
 ///     .method(poem::http::Method::POST)
+///     .uri_str("/login")
 ///     .content_type("application/x-www-form-urlencoded")
 ///     .body("username=ada&password=guess");
 /// # use poem::Endpoint;

@@ -1,0 +1,181 @@
+//! Lockouts without the attribute: for logins that are no handlers of poem's, or that count attempts on their own.
+//!
+//! The rules are those of the attribute's `lockout`: an attempt is counted before anything is verified, so that of many
+//! guesses at once only as many get through as the lockout allows; attempts during a lock do not extend it; while the store
+//! cannot tell, the lockout does what was decided for it, at once when the breaker is open.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use resilience::{Resilience, client::ClientKey, lockout::{BeginError, LockoutConfig}};
+//!
+//! # async fn is_right(_: &str, password: &str) -> bool { password == "correct horse battery" }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let resilience = Resilience::builder().memory().build()?;
+//! let login = resilience.lockout("login", LockoutConfig::new(5, Duration::from_secs(15 * 60)))?;
+//!
+//! let ada = ClientKey::account("ada")?;
+//! for password in ["guess"; 5] {
+//!     let attempt = login.begin(&ada).await?;
+//!     match is_right("ada", password).await {
+//!         true => attempt.succeed().await?,
+//!         false => attempt.fail(),
+//!     }
+//! }
+//! assert!(matches!(login.begin(&ada).await, Err(BeginError::Locked { .. })));
+//! assert!(login.status(&ada).await?.locked_for.is_some());
+//! login.unlock(&ada).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod attempt;
+mod config;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use self::attempt::Counted;
+pub use self::{
+    attempt::{Attempt, BeginError},
+    config::{InvalidLockout, LockoutConfig},
+};
+use crate::{
+    client::ClientKey,
+    observe::Complaints,
+    policy::OnOutage,
+    question::{Asked, Outage, Question},
+    runtime::Runtime,
+    store::{self, LockoutStatus, StoreError, StoreErrorKind},
+    store_breaker::{Operation, StoreBreaker},
+};
+
+/// A lockout, as [`Resilience::lockout`](crate::Resilience::lockout) makes it. A cheap handle: clones share everything.
+#[derive(Clone)]
+pub struct Lockout {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    runtime: Arc<Runtime>,
+    breaker: Arc<StoreBreaker>,
+    lockout: store::Lockout,
+    on_outage: OnOutage,
+    deadline: Duration,
+    complaints: Complaints,
+}
+
+impl Lockout {
+    pub(crate) fn new(runtime: &Arc<Runtime>, name: &str, config: LockoutConfig) -> Result<Self, InvalidLockout> {
+        config.validate(name)?;
+        let choice = runtime.settings.breakers;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                breaker: runtime.breakers.for_operation(choice, Operation::Lockout),
+                lockout: store::Lockout {
+                    // A sign of its own: no lockout of a handler is called so.
+                    id: format!("+{name}"),
+                    attempts: config.attempts,
+                    durations: config.durations,
+                },
+                on_outage: config.on_outage,
+                deadline: config.deadline.unwrap_or(runtime.settings.lockout_deadline),
+                complaints: Complaints::default(),
+                runtime: Arc::clone(runtime),
+            }),
+        })
+    }
+
+    /// Counts an attempt of `subject`, before anything is verified.
+    ///
+    /// # Errors
+    ///
+    /// When the subject is locked out, or the store cannot tell and the lockout fails closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it is done, the attempt may stay counted.
+    pub async fn begin(&self, subject: &ClientKey) -> Result<Attempt, BeginError> {
+        let shared = &self.shared;
+        let mut attempt = Attempt {
+            lockout: self.clone(),
+            subject: subject.clone(),
+            id: fastrand::u64(..),
+            counted: Counted::Store,
+        };
+        let asked = Asked::now();
+        let attempts = [attempt.in_store()];
+        let question = Question::of_store(&shared.breaker, asked, shared.deadline, |deadline| {
+            shared.runtime.store.begin_attempts(&attempts, deadline)
+        });
+        let answer = question.ask(asked).await;
+        shared.runtime.observer.note(Operation::Lockout, &answer);
+        let begun = match answer.0.as_deref() {
+            Ok(&[begun]) => begun,
+            Ok(_) => {
+                let error = StoreError::new(StoreErrorKind::Answered, "the store did not answer for the lockout");
+                shared.complain(&Outage::Failed(error));
+                return attempt.fall_back();
+            }
+            Err(outage) => {
+                shared.complain(outage);
+                return attempt.fall_back();
+            }
+        };
+        if begun.allowed {
+            attempt.counted = Counted::Store;
+            Ok(attempt)
+        } else {
+            Err(BeginError::Locked {
+                retry_after: begun.retry_after,
+            })
+        }
+    }
+
+    /// How the tally of `subject` stands in the store.
+    ///
+    /// # Errors
+    ///
+    /// When the store does not answer within the lockout's deadline, or its breaker is open.
+    pub async fn status(&self, subject: &ClientKey) -> Result<LockoutStatus, StoreError> {
+        let shared = &self.shared;
+        let asked = Asked::now();
+        let question = Question::of_store(&shared.breaker, asked, shared.deadline, |deadline| {
+            let store = &shared.runtime.store;
+            store.lockout_status(&shared.lockout, subject.as_str(), deadline)
+        });
+        question.ask(asked).await.0.map_err(StoreError::from)
+    }
+
+    /// Forgets the tally of `subject`, with its lock and its history; `false` if there was nothing to forget.
+    ///
+    /// # Errors
+    ///
+    /// As for [`status`](Self::status).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has unlocked or not.
+    pub async fn unlock(&self, subject: &ClientKey) -> Result<bool, StoreError> {
+        let shared = &self.shared;
+        let asked = Asked::now();
+        let question = Question::of_store(&shared.breaker, asked, shared.deadline, |deadline| {
+            shared.runtime.store.unlock(&shared.lockout, subject.as_str(), deadline)
+        });
+        question.ask(asked).await.0.map_err(StoreError::from)
+    }
+}
+
+impl Shared {
+    fn complain(&self, outage: &Outage) {
+        self.complaints.about(&"lockout", outage);
+    }
+}
+
+impl fmt::Debug for Lockout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lockout")
+            .field("lockout", &self.shared.lockout)
+            .finish_non_exhaustive()
+    }
+}

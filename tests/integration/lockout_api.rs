@@ -1,0 +1,151 @@
+//! Lockouts without the attribute: the same in health and in an outage, over each store.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use resilience::{
+    Error, OnOutage, Resilience,
+    breaker::{BreakerConfig, State},
+    client::ClientKey,
+    lockout::{BeginError, Lockout, LockoutConfig},
+    store::RedisStore,
+    testing::{Answer, ScriptedStore},
+};
+use resilience_tests::{RedisServer, eventually};
+use tokio::time::Instant;
+
+const LOCK: Duration = Duration::from_secs(15 * 60);
+
+fn ada() -> ClientKey {
+    ClientKey::account("ada").unwrap()
+}
+
+/// A breaker that opens at the second failure in a row.
+fn touchy() -> BreakerConfig {
+    BreakerConfig::default()
+        .with_failures_in_a_row(2)
+        .with_open_for(Duration::from_millis(200))
+}
+
+/// How the breaker stands that all operations share.
+fn state(resilience: &Resilience) -> State {
+    let breakers = resilience.breakers();
+    let shared = breakers.iter().find(|breaker| breaker.name() == "store");
+    shared.expect("all operations share one").state()
+}
+
+async fn scenario(login: &Lockout) {
+    for _ in 0..4 {
+        login.begin(&ada()).await.unwrap().fail();
+    }
+    login.begin(&ada()).await.unwrap().abandon().await.unwrap();
+    assert_eq!(login.status(&ada()).await.unwrap().attempts, 4);
+    drop(login.begin(&ada()).await.unwrap());
+    let locked = login.begin(&ada()).await.unwrap_err();
+    let BeginError::Locked { retry_after } = locked else {
+        panic!("{locked:?}");
+    };
+    assert!(retry_after <= LOCK && retry_after > LOCK - Duration::from_secs(60));
+    let error = Error::from(locked);
+    assert_eq!((error.code(), error.http_status().as_u16()), ("locked_out", 429));
+    assert_eq!(login.status(&ada()).await.unwrap().locks, 1);
+    assert!(login.unlock(&ada()).await.unwrap() && !login.unlock(&ada()).await.unwrap());
+    for _ in 0..3 {
+        login.begin(&ada()).await.unwrap().fail();
+        login.begin(&ada()).await.unwrap().succeed().await.unwrap();
+        assert_eq!(login.status(&ada()).await.unwrap().attempts, 0);
+    }
+    let begun = join_all((0..200).map(|_| async { login.begin(&ada()).await.map(|attempt| attempt.fail()) })).await;
+    assert_eq!(begun.iter().filter(|begun| begun.is_ok()).count(), 5);
+    login.unlock(&ada()).await.unwrap();
+}
+
+#[tokio::test]
+async fn attempts_are_counted_in_this_process() {
+    let resilience = Resilience::builder().memory().build().unwrap();
+    let login = resilience.lockout("login", LockoutConfig::new(5, LOCK)).unwrap();
+    scenario(&login).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_are_counted_in_redis_and_refused_while_it_is_gone() {
+    let mut redis = RedisServer::start();
+    let store = RedisStore::new(redis.url()).unwrap();
+    eventually("connected", async || store.connections() == 2).await;
+    let settings = Resilience::builder().store(store).breaker(touchy());
+    let resilience = settings.lockout_deadline(Duration::from_secs(5)).build().unwrap();
+    let login = resilience.lockout("login", LockoutConfig::new(5, LOCK)).unwrap();
+    scenario(&login).await;
+
+    redis.kill();
+    for _ in 0..10 {
+        let error = Error::from(login.begin(&ada()).await.unwrap_err());
+        assert_eq!(
+            (error.code(), error.http_status().as_u16()),
+            ("lockout_unavailable", 503)
+        );
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(30)));
+    }
+    assert!(login.status(&ada()).await.is_err());
+    assert_ne!(state(&resilience), State::Closed);
+    redis.restart();
+    eventually("the breaker is closed", async || state(&resilience) == State::Closed).await;
+    scenario(&login).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_breaker_is_open_the_store_is_not_asked() {
+    let store = ScriptedStore::new().on_begin(Answer::never()).on_probe(Answer::never());
+    let resilience = Resilience::builder()
+        .store(store.clone())
+        .breaker(touchy())
+        .build()
+        .unwrap();
+    let login = resilience.lockout("login", LockoutConfig::new(5, LOCK)).unwrap();
+    for waited in [100, 100, 0, 0, 0] {
+        let asked = Instant::now();
+        assert!(matches!(login.begin(&ada()).await, Err(BeginError::Unavailable { .. })));
+        assert_eq!(asked.elapsed().as_millis(), waited);
+    }
+    assert_eq!(store.calls().begin, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_answered_as_was_decided() {
+    let store = ScriptedStore::new().down();
+    let resilience = Resilience::builder().store(store).build().unwrap();
+    let config = LockoutConfig::new(2, LOCK);
+    let open = resilience
+        .lockout("open", config.clone().with_on_outage(OnOutage::FailOpen))
+        .unwrap();
+    for _ in 0..5 {
+        let attempt = open.begin(&ada()).await.unwrap();
+        assert!(!attempt.is_counted_by_the_store());
+        attempt.succeed().await.unwrap();
+    }
+    let local = resilience
+        .lockout("local", config.with_on_outage(OnOutage::FailLocal))
+        .unwrap();
+    local.begin(&ada()).await.unwrap().fail();
+    local.begin(&ada()).await.unwrap().abandon().await.unwrap();
+    local.begin(&ada()).await.unwrap().fail();
+    assert!(matches!(local.begin(&ada()).await, Err(BeginError::Locked { .. })));
+}
+
+#[tokio::test]
+async fn settings_out_of_range_are_refused() {
+    let resilience = Resilience::builder().memory().build().unwrap();
+    let config = |attempts| LockoutConfig::new(attempts, LOCK);
+    for (name, config) in [
+        ("", config(5)),
+        ("a name", config(5)),
+        ("login", config(0)),
+        ("login", config(1_001)),
+        ("login", LockoutConfig::new(5, Duration::ZERO)),
+        ("login", config(5).with_durations([])),
+        ("login", config(5).with_durations([LOCK, LOCK])),
+        ("login", config(5).with_deadline(Duration::ZERO)),
+    ] {
+        assert!(resilience.lockout(name, config.clone()).is_err(), "{name:?} {config:?}");
+    }
+}
