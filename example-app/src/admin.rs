@@ -78,6 +78,15 @@ pub(crate) async fn change_flag(config: &Config, change: FlagChange) -> Outcome 
     Ok(())
 }
 
+pub(crate) async fn unlock(config: &Config, account: &str) -> Outcome {
+    config.redis()?;
+    match config.resilience()?.unlock(account).await? {
+        0 => println!("there was nothing to unlock for {account}"),
+        _ => println!("{account} may try again"),
+    }
+    Ok(())
+}
+
 pub(crate) fn print_policies(resilience: &Resilience) -> Outcome {
     for policy in resilience.policies() {
         println!("{policy}\n");

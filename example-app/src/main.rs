@@ -4,6 +4,7 @@ mod admin;
 mod config;
 mod routes;
 mod serve;
+mod users;
 
 use std::{
     error::Error,
@@ -42,6 +43,11 @@ enum Command {
         #[command(subcommand)]
         change: admin::FlagChange,
     },
+    /// Forget the attempts against an account, in the Redis at REDIS_URL: it may log in again at once
+    Unlock {
+        /// The account's name, in any spelling
+        account: String,
+    },
     /// Print the guards of every handler, in the order in which they run
     Policies,
 }
@@ -68,6 +74,7 @@ async fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Serve => serve::serve(&config).await,
         Command::Key { change } => admin::change_key(&config, change).await,
         Command::Flag { change } => admin::change_flag(&config, change).await,
+        Command::Unlock { account } => admin::unlock(&config, &account).await,
         Command::Policies => admin::print_policies(&config.resilience()?),
     }
 }

@@ -3,10 +3,15 @@
 use metrics_exporter_prometheus::PrometheusHandle;
 use poem::{
     Endpoint, EndpointExt, Response, Route, get, handler,
-    web::{Data, Json},
+    http::StatusCode,
+    post,
+    web::{Data, Json, Query},
 };
-use resilience::{Identity, Resilience, resilient};
+use resilience::{Error, Identity, Resilience, resilient};
+use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::users;
 
 /// All routes, guarded.
 pub(crate) fn app(resilience: Resilience, metrics: PrometheusHandle) -> impl Endpoint<Output = Response> + 'static {
@@ -16,7 +21,23 @@ pub(crate) fn app(resilience: Resilience, metrics: PrometheusHandle) -> impl End
         .at("/metrics", get(metrics_text.data(metrics)))
         .at("/api/checkout", get(checkout))
         .at("/api/catalog", get(catalog))
+        .at("/api/search", get(search))
+        .at("/login", post(login))
         .with(resilience)
+}
+
+const ITEMS: [&str; 2] = ["book", "lamp"];
+
+#[derive(Deserialize)]
+struct Search {
+    #[serde(default)]
+    q: String,
+}
+
+#[derive(Deserialize)]
+struct Credentials {
+    username: String,
+    password: String,
 }
 
 /// Verified callers only, while nobody has switched it off, 30 times a minute.
@@ -27,10 +48,46 @@ async fn checkout(Identity(user): Identity) -> Json<Value> {
 }
 
 /// Open to everybody: it goes on serving whatever happens to Redis.
-#[resilient(rate_limit(100, 60), flag("catalog", default = false, stale = "5m"), deadline = "2s")]
+///
+/// Its quota has a name, so that it can be changed while the service runs: `example-app limits set catalog 10 1m`.
+#[resilient(
+    rate_limit(100, 60, name = "catalog"),
+    flag("catalog", default = false, stale = "5m"),
+    deadline = "2s"
+)]
 #[handler]
 async fn catalog() -> Json<Value> {
-    Json(json!({ "ok": true, "items": ["book", "lamp"] }))
+    Json(json!({ "ok": true, "items": ITEMS }))
+}
+
+/// Ten a second from one address, a thousand an hour for one user; the second goes on by this process's own count while
+/// Redis is away.
+#[resilient(
+    auth = "fail_closed",
+    rate_limit(10, 1),
+    rate_limit(1000, "1h", key = user, on_outage = "fail_local")
+)]
+#[handler]
+async fn search(Query(search): Query<Search>) -> Json<Value> {
+    let found: Vec<_> = ITEMS.into_iter().filter(|item| item.contains(&search.q)).collect();
+    Json(json!({ "ok": true, "found": found }))
+}
+
+/// Five wrong passwords lock an account for 15 minutes, and twenty an address: one address cannot lock out everybody, and
+/// many addresses together cannot guess one password.
+#[resilient(
+    lockout(5, "15m", key = account("json:/username")),
+    lockout(20, "15m", key = ip),
+    deadline = "5s"
+)]
+#[handler]
+async fn login(Json(Credentials { username, password }): Json<Credentials>) -> Result<Json<Value>, Error> {
+    if users::verify(&username, password).await {
+        Ok(Json(json!({ "ok": true, "user": username })))
+    } else {
+        let message = "No user has this name and this password.";
+        Err(Error::new(StatusCode::UNAUTHORIZED, "invalid_credentials", message))
+    }
 }
 
 /// The process is alive. Asks nobody.

@@ -48,6 +48,7 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// | [`auth`](#auth) | Is the caller verified? | once |
 /// | [`flag`](#flag) | Is the feature switched off? | once per flag |
 /// | [`rate_limit`](#rate_limit) | Is the caller within the quota? | several |
+/// | [`lockout`](#lockout) | Have there been too many attempts? | several |
 /// | [`guard`](#guard) | A question of your own. | several |
 /// | [`deadline`](#deadline) | How long may the handler take? | once |
 /// | [`breaker`](#breaker) | Which circuit breakers stand before the store? | once |
@@ -91,6 +92,23 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// | `name` | shares the quota among all handlers that name it so | the handler's path, limit, window and key |
 /// | `deadline` | bound of the store's answer, 1 ms to 1 h | the builder's (80 ms) |
 ///
+/// ## `lockout`
+///
+/// `lockout(5, "15m", key = account("json:/username"))`: the fifth attempt locks the account for 15 minutes. The attempts
+/// are 1 to 1,000. The duration is how long an attempt counts and how long the lock lasts, a whole number of seconds or a
+/// [duration](#durations), 1 ms to 366 days; several rising ones (`"1m, 5m, 15m, 1h"`) make each lock last longer than the
+/// one before. An attempt is counted before the handler runs, and settled by its answer: 2xx clears the tally (of an
+/// address it takes this attempt off), 401, 403 and 3xx keep it, any other status gives it back. `LoginOutcome` in the
+/// answer's data says otherwise. The usual pair is one by account and one by address, with a larger number.
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `key` | whose attempts: `ip`, `user` (needs `auth`), `account("json:/username")` (a JSON pointer), `account("form:username")`, or the path of a fn of yours | none, it must be written |
+/// | `on_outage` | `"fail_closed"` (503), `"fail_open"` (pass, uncounted) or `"fail_local"` (count in this process) | `"fail_closed"` |
+/// | `name` | shares the tally among all handlers that name it so | the handler's path, numbers and key |
+/// | `deadline` | bound of each answer of the store, 1 ms to 1 h | the builder's (100 ms) |
+/// | `mode` | `"enforce"`, or `"observe"`: counts and refuses nobody | `"enforce"` |
+///
 /// ## `guard`
 ///
 /// `guard(path::to::MY_GUARD)`: a static or constant whose type implements the trait `Guard`, which also says how long it
@@ -113,7 +131,7 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 ///
 /// # Names
 ///
-/// Names of flags, quotas and breakers have 1 to 64 printable ASCII characters other than space, `"`, `\`, `{` and `}`,
+/// Names of flags, quotas, lockouts and breakers have 1 to 64 printable ASCII characters other than space, `"`, `\`, `{` and `}`,
 /// since they go into keys and headers. Names of headers may be written in any case.
 ///
 /// # Order
@@ -124,16 +142,19 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// 2. flags
 /// 3. `auth`
 /// 4. guards of your own, in the order in which they were written
-/// 5. rate limits by `user`
-/// 6. the deadline starts, and the handler runs
+/// 5. rate limits by `user` and by keys of your own
+/// 6. lockouts by `ip`, `user` and keys of your own, then the body is read, and lockouts by `account` follow
+/// 7. the deadline starts, and the handler runs
+/// 8. the attempt is settled
 ///
 /// The first three are asked at the same time, the others after those have passed.
 ///
 /// # Errors
 ///
 /// The compiler refuses, among others: an `auth` that fails open, a flag without a default, limits and windows that are
-/// zero, negative, too large or no literals, a burst or cost above the limit, a burst without a token bucket, malformed durations and names, unknown guards and options, the same guard
-/// twice, `key = user` or an `Identity` parameter without `auth` (`Option<Identity>` needs none), an attribute with no
+/// zero, negative, too large or no literals, a burst or cost above the limit, a burst without a token bucket, malformed
+/// durations and names, durations that do not rise, a lockout that does not say whose attempts count or that anybody could
+/// escape or abuse, a JSON pointer that is none, unknown guards and options, the same guard twice, `key = user` or an `Identity` parameter without `auth` (`Option<Identity>` needs none), an attribute with no
 /// guards, and one that has no `#[handler]` under it. It judges `Identity` and `#[handler]` by their names.
 #[proc_macro_attribute]
 pub fn resilient(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
@@ -172,6 +193,7 @@ mod tests {
         flag ( "checkout" , default = false , blocks_when = "on" , stale = "30s" ) ,
         rate_limit ( 30 , "1m" , key = header ( "x-tenant" ) , algorithm = "fixed_window" , name = "api" ) ,
         rate_limit ( 1_000 , 86400 , key = user , algorithm = "token_bucket" , burst = 100 , cost = 5 ) ,
+        lockout ( 5 , "1m, 15m" , key = account ( "json:/username" ) , name = "login" , mode = "enforce" ) ,
         deadline = "2s" , breaker = "shared" , guard ( path :: to :: < A , B > :: GUARD ) ,"#;
 
     /// Expands, and checks that the result is either guarded or in error, never both and never neither.

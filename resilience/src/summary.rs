@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use crate::{
     bound::{Bound, Quotas},
     guard::lockout::{BoundLockout, Lockouts, key_kind},
-    policy::{Algorithm, Key, Mode, OnOutage},
+    policy::{Algorithm, Key, LockoutKey, Mode, OnOutage},
 };
 
 /// The guards of one handler, in the order in which they run.
@@ -168,7 +168,12 @@ fn lockouts(lockouts: &Lockouts) -> Vec<GuardSummary> {
             breaker: Some(lockouts.breaker.name().to_owned()),
         }
     };
-    lockouts.all.iter().map(summary).collect()
+    // Those that need the body come last.
+    let (accounts, known): (Vec<_>, Vec<_>) = lockouts
+        .all
+        .iter()
+        .partition(|lockout| matches!(lockout.spec.key, LockoutKey::Account(_)));
+    known.into_iter().chain(accounts).map(summary).collect()
 }
 
 /// What a summary adds for a guard that does not decide.

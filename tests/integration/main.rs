@@ -2,6 +2,7 @@
 
 mod chain;
 mod chain_model;
+mod instances;
 mod lockout_api;
 mod outage;
 mod redis_store;

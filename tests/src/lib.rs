@@ -64,6 +64,20 @@ mod examples {
     mod guide {}
     #[doc = include_str!("../../docs/src/guards.md")]
     mod guards {}
+    #[doc = include_str!("../../docs/src/guards/auth.md")]
+    mod auth {}
+    #[doc = include_str!("../../docs/src/guards/flag.md")]
+    mod flag {}
+    #[doc = include_str!("../../docs/src/guards/rate_limit.md")]
+    mod rate_limit {}
+    #[doc = include_str!("../../docs/src/guards/lockout.md")]
+    mod lockout {}
+    #[doc = include_str!("../../docs/src/guards/deadline.md")]
+    mod deadline {}
+    #[doc = include_str!("../../docs/src/guards/own.md")]
+    mod own_guard {}
+    #[doc = include_str!("../../docs/src/failure_modes.md")]
+    mod failure_modes {}
     #[doc = include_str!("../../docs/src/proxies.md")]
     mod proxies {}
     #[doc = include_str!("../../docs/src/architecture.md")]

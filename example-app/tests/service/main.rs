@@ -1,6 +1,7 @@
 //! The service as its users and operators meet it: a process with settings, a port, signals and an exit code.
 
 mod embedded;
+mod login;
 mod operator;
 mod outage;
 mod process;

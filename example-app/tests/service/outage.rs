@@ -146,7 +146,7 @@ fn with_a_breaker_per_operation_a_full_redis_costs_the_limits_alone() {
     let redis = redis_with_key();
     let service = Service::start(&[("REDIS_URL", &redis.url()), ("BREAKERS", "per_operation")]);
     recovers(&service);
-    let closed = json!({ "auth": "closed", "flag": "closed", "rate_limit": "closed" });
+    let closed = json!({ "auth": "closed", "flag": "closed", "lockout": "closed", "rate_limit": "closed" });
     assert_eq!(service.get("/readyz").json()["breakers"], closed);
 
     redis.cli(&["CONFIG", "SET", "maxmemory", "1"]);

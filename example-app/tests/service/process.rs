@@ -16,8 +16,11 @@ use nix::{
     unistd::Pid,
 };
 use resilience_tests::PATIENCE;
-use serde_json::Value;
-use ureq::{Agent, http::HeaderMap};
+use serde_json::{Value, json};
+use ureq::{
+    Agent, Body,
+    http::{HeaderMap, Response},
+};
 
 /// The key of `user-42`, in the embedded store and in those that tests fill.
 pub(crate) const KEY: &str = "letmein";
@@ -73,17 +76,26 @@ impl Service {
         self.send("/api/catalog", Some(("x-forwarded-for", forwarded_for)))
     }
 
+    /// `/login` with this name and this password.
+    pub(crate) fn login(&self, username: &str, password: &str) -> Answer {
+        self.post(
+            "/login",
+            &json!({ "username": username, "password": password }).to_string(),
+        )
+    }
+
+    /// Posts this body as JSON.
+    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
+        let request = self.agent.post(format!("http://{}{path}", self.address));
+        Answer::of(request.content_type("application/json").send(body).expect("it answers"))
+    }
+
     fn send(&self, path: &str, header: Option<(&str, &str)>) -> Answer {
         let mut request = self.agent.get(format!("http://{}{path}", self.address));
         if let Some((name, value)) = header {
             request = request.header(name, value);
         }
-        let mut response = request.call().expect("it answers");
-        Answer {
-            status: response.status().as_u16(),
-            headers: response.headers().clone(),
-            body: response.body_mut().read_to_string().expect("the answer is whole"),
-        }
+        Answer::of(request.call().expect("it answers"))
     }
 
     /// What it has logged so far.
@@ -111,6 +123,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    fn of(mut response: Response<Body>) -> Self {
+        Self {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: response.body_mut().read_to_string().expect("the answer is whole"),
+        }
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .get(name)
@@ -134,7 +154,7 @@ impl Answer {
 
     /// Whether a guard had to do without the store.
     pub(crate) fn fell_back(&self) -> bool {
-        ["x-flag-fallback", "x-ratelimit-fallback"]
+        ["x-flag-fallback", "x-ratelimit-fallback", "x-lockout-fallback"]
             .iter()
             .any(|name| self.headers.contains_key(*name))
     }
