@@ -1,7 +1,7 @@
 //! The runtime: one store, its breakers, and every policy of the program bound to them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     ops::Deref,
     sync::{Arc, Mutex, PoisonError},
@@ -151,8 +151,8 @@ impl Resilience {
         }
     }
 
-    /// A lockout for code that is no handler, or counts attempts on its own. Calls with the same name share their tallies,
-    /// over all instances; a handler's lockout of that name has tallies of its own.
+    /// A lockout for code that is no handler, or counts attempts on its own. Calls with the same name, attempts and durations
+    /// share their tallies, over all instances; a handler's lockout of that name has tallies of its own.
     ///
     /// # Errors
     ///
@@ -162,7 +162,8 @@ impl Resilience {
     }
 
     /// Forgets what attempts stand against `account`, in every lockout by account that a handler of this program has:
-    /// it may be tried again at once. Says in how many of them there was something to forget.
+    /// it may be tried again at once. Says in how many of them there was something to forget. What this process has counted
+    /// in an outage is forgotten too, whatever the store answers.
     ///
     /// The store is asked outside of its breaker, at most 5 s for each lockout.
     ///
@@ -186,6 +187,12 @@ impl Resilience {
             }
         }
         let mut unlocked = 0;
+        // Before the store is asked, which may not answer: what was counted here in an outage.
+        let here: BTreeSet<_> = lockouts
+            .iter()
+            .filter(|(_, lockout)| self.runtime.insurance.unlock_now(lockout, subject.as_str()))
+            .map(|(id, _)| id.clone())
+            .collect();
         for lockout in lockouts.values() {
             let deadline = Instant::now() + OPERATOR_DEADLINE;
             let unlock = self.runtime.store.unlock(lockout, subject.as_str(), deadline);
@@ -193,7 +200,7 @@ impl Resilience {
                 let message = format!("the store has not answered within {OPERATOR_DEADLINE:?}");
                 Err(StoreError::new(StoreErrorKind::Unavailable, message))
             });
-            unlocked += usize::from(known?);
+            unlocked += usize::from(known? || here.contains(&lockout.id));
         }
         Ok(unlocked)
     }

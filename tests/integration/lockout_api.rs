@@ -11,7 +11,7 @@ use resilience::{
     store::RedisStore,
     testing::{Answer, ScriptedStore},
 };
-use resilience_tests::{RedisServer, eventually};
+use resilience_tests::{Proxy, RedisServer, eventually};
 use tokio::time::Instant;
 
 const LOCK: Duration = Duration::from_secs(15 * 60);
@@ -130,6 +130,44 @@ async fn an_outage_is_answered_as_was_decided() {
     local.begin(&ada()).await.unwrap().abandon().await.unwrap();
     local.begin(&ada()).await.unwrap().fail();
     assert!(matches!(local.begin(&ada()).await, Err(BeginError::Locked { .. })));
+}
+
+/// Slow, not down: whoever was refused for it must not be locked out by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_that_was_counted_too_late_to_be_let_in_is_given_back() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(redis.port()).await;
+    let store = RedisStore::new(proxy.url()).unwrap();
+    eventually("connected", async || store.connections() == 2).await;
+    let settings = Resilience::builder().store(store.clone());
+    let resilience = settings.lockout_deadline(Duration::from_millis(300)).build().unwrap();
+    for on_outage in [OnOutage::FailClosed, OnOutage::FailLocal] {
+        let config = LockoutConfig::new(2, LOCK).with_on_outage(on_outage);
+        let login = resilience.lockout(on_outage.as_str(), config).unwrap();
+        eventually("the store serves", async || login.status(&ada()).await.is_ok()).await;
+        proxy.delay(Duration::from_millis(600)).await;
+        match login.begin(&ada()).await {
+            Ok(attempt) => attempt.abandon().await.unwrap(),
+            Err(error) => assert!(matches!(error, BeginError::Unavailable { .. }), "{error}"),
+        }
+        proxy.heal().await;
+        eventually("nothing stays counted", async || {
+            login.status(&ada()).await.is_ok_and(|status| status.attempts == 0)
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_process_has_locked_it_unlocks_in_the_outage_too() {
+    let store = ScriptedStore::new().down();
+    let resilience = Resilience::builder().store(store).build().unwrap();
+    let config = LockoutConfig::new(1, LOCK).with_on_outage(OnOutage::FailLocal);
+    let login = resilience.lockout("login", config).unwrap();
+    login.begin(&ada()).await.unwrap().fail();
+    assert!(login.begin(&ada()).await.is_err());
+    assert!(login.unlock(&ada()).await.is_err(), "the store may hold a lock too");
+    assert!(login.begin(&ada()).await.is_ok());
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use icu_casemap::CaseMapper;
 use icu_normalizer::ComposingNormalizer;
+use icu_properties::{CodePointSetData, props::DefaultIgnorableCodePoint};
 
 /// The longest account that is looked at, in bytes.
 const LONGEST: usize = 512;
@@ -19,13 +20,16 @@ pub enum InvalidAccount {
 }
 
 /// Trimmed, in NFKC and case-folded, by the Unicode standard's compatibility caseless matching (D146): folding may undo a
-/// normal form and the other way round, so each is done twice.
+/// normal form and the other way round, so each is done twice. What nobody sees (default-ignorable code points, such as a
+/// zero-width joiner) is left out, since databases leave it out too.
 pub(super) fn canonical(account: &str) -> Result<String, InvalidAccount> {
     if account.len() > LONGEST {
         return Err(InvalidAccount::TooLong);
     }
     let (normal, case) = (ComposingNormalizer::new_nfkc(), CaseMapper::new());
-    let mut canonical = normal.normalize(account).into_owned();
+    let invisible = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+    let visible: String = account.chars().filter(|c| !invisible.contains(*c)).collect();
+    let mut canonical = normal.normalize(&visible).into_owned();
     for _ in 0..2 {
         canonical = normal.normalize(&case.fold_string(&canonical)).into_owned();
     }
@@ -51,6 +55,8 @@ mod tests {
             "\u{ff41}\u{ff44}\u{ff41}",
             "\u{1d552}da",
             "\u{a0}ada",
+            "ada\u{200d}",
+            "a\u{ad}da",
         ] {
             assert_eq!(canonical(account).as_deref(), Ok("ada"), "{account:?}");
         }

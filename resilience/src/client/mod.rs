@@ -67,7 +67,7 @@ impl ClientKey {
         Self::value("user", Some(user.as_bytes()))
     }
 
-    /// The tally of an account, in its canonical form: trimmed, in NFKC and case-folded, so that spellings that a login
+    /// The tally of an account, in its canonical form: trimmed, in NFKC, case-folded and without invisible characters, so that spellings that a login
     /// may take for the same are counted together. Always hashed: a store's keys name nobody.
     ///
     /// # Errors

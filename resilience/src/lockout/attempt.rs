@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::Lockout;
 use crate::{
     client::ClientKey,
@@ -20,17 +22,19 @@ pub struct Attempt {
     pub(super) lockout: Lockout,
     pub(super) subject: ClientKey,
     pub(super) id: u64,
-    pub(super) counted: Counted,
+    pub(super) in_store: Counted,
+    /// Whether this process has counted it: the lockout fails local.
+    pub(super) in_process: bool,
 }
 
-/// Who has counted an attempt.
+/// Whether the store has counted an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    Store,
-    /// Of a lockout that fails local.
-    Process,
-    /// Of one that fails open. The store may have counted it and not said so: it is told all the same.
-    Nobody,
+    Yes,
+    No,
+    /// It was asked to, and has not said. It is told what becomes of the attempt all the same: to settle one that was
+    /// never counted changes nothing.
+    Perhaps,
 }
 
 impl Attempt {
@@ -69,7 +73,7 @@ impl Attempt {
     /// Whether the store has counted it: `false` while the lockout fails open or local.
     #[must_use]
     pub fn is_counted_by_the_store(&self) -> bool {
-        self.counted == Counted::Store
+        self.in_store == Counted::Yes
     }
 
     async fn settle(self, settle: Settle) -> Result<(), StoreError> {
@@ -78,8 +82,10 @@ impl Attempt {
             attempt: self.in_store(),
             settle,
         }];
-        if self.counted == Counted::Process {
+        if self.in_process {
             shared.runtime.insurance.settle_attempts_now(&settled);
+        }
+        if self.in_store == Counted::No {
             return Ok(());
         }
         let asked = Asked::now();
@@ -89,31 +95,35 @@ impl Attempt {
         let answer = question.ask(asked).await;
         shared.runtime.observer.note(Operation::Lockout, &answer);
         match answer.0 {
-            Err(_) if self.counted == Counted::Nobody => Ok(()),
+            Err(_) if self.in_store == Counted::Perhaps => Ok(()),
             answer => answer.map_err(StoreError::from),
         }
     }
 
     pub(super) fn fall_back(mut self) -> Result<Self, BeginError> {
         let shared = &self.lockout.shared;
-        match shared.on_outage {
-            OnOutage::FailClosed => Err(BeginError::Unavailable {
+        let refusal = match shared.on_outage {
+            OnOutage::FailOpen => return Ok(self),
+            OnOutage::FailClosed => BeginError::Unavailable {
                 retry_after: shared.runtime.settings.retry_after,
-            }),
-            OnOutage::FailOpen => {
-                self.counted = Counted::Nobody;
-                Ok(self)
-            }
+            },
             OnOutage::FailLocal => {
                 let begun = shared.runtime.insurance.begin_attempts_now(&[self.in_store()])[0];
-                if !begun.allowed {
-                    let retry_after = begun.retry_after;
-                    return Err(BeginError::Locked { retry_after });
+                if begun.allowed {
+                    self.in_process = true;
+                    return Ok(self);
                 }
-                self.counted = Counted::Process;
-                Ok(self)
+                let retry_after = begun.retry_after;
+                BeginError::Locked { retry_after }
             }
+        };
+        // A slow store that counts what it is too late to answer for must not lock out who was never let in.
+        if self.in_store == Counted::Perhaps
+            && let Ok(tokio) = Handle::try_current()
+        {
+            tokio.spawn(self.abandon());
         }
+        Err(refusal)
     }
 
     pub(super) fn in_store(&self) -> store::Attempt<'_> {

@@ -47,6 +47,7 @@ impl LockoutConfig {
     pub(super) fn validate(&self, name: &str) -> Result<(), InvalidLockout> {
         const BOUNDS: std::ops::RangeInclusive<Duration> =
             Duration::from_millis(1)..=Duration::from_secs(366 * 24 * 60 * 60);
+        const DEADLINES: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60 * 60);
         if !(1..=64).contains(&name.len()) || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             Err(InvalidLockout("name must be 1 to 64 characters of visible ASCII"))
         } else if !(1..=MOST_ATTEMPTS).contains(&self.attempts) {
@@ -57,8 +58,8 @@ impl LockoutConfig {
             ))
         } else if !self.durations.is_sorted_by(|shorter, longer| shorter < longer) {
             Err(InvalidLockout("durations must rise"))
-        } else if self.deadline.is_some_and(|deadline| !BOUNDS.contains(&deadline)) {
-            Err(InvalidLockout("deadline must be from 1 ms to 366 days"))
+        } else if self.deadline.is_some_and(|deadline| !DEADLINES.contains(&deadline)) {
+            Err(InvalidLockout("deadline must be from 1 ms to 1 h"))
         } else {
             Ok(())
         }

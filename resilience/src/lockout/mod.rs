@@ -73,8 +73,7 @@ impl Lockout {
             shared: Arc::new(Shared {
                 breaker: runtime.breakers.for_operation(choice, Operation::Lockout),
                 lockout: store::Lockout {
-                    // A sign of its own: no lockout of a handler is called so.
-                    id: format!("+{name}"),
+                    id: id(name, &config),
                     attempts: config.attempts,
                     durations: config.durations,
                 },
@@ -101,7 +100,8 @@ impl Lockout {
             lockout: self.clone(),
             subject: subject.clone(),
             id: fastrand::u64(..),
-            counted: Counted::Store,
+            in_store: Counted::Yes,
+            in_process: false,
         };
         let asked = Asked::now();
         let attempts = [attempt.in_store()];
@@ -110,26 +110,27 @@ impl Lockout {
         });
         let answer = question.ask(asked).await;
         shared.runtime.observer.note(Operation::Lockout, &answer);
-        let begun = match answer.0.as_deref() {
-            Ok(&[begun]) => begun,
-            Ok(_) => {
-                let error = StoreError::new(StoreErrorKind::Answered, "the store did not answer for the lockout");
-                shared.complain(&Outage::Failed(error));
-                return attempt.fall_back();
-            }
-            Err(outage) => {
-                shared.complain(outage);
-                return attempt.fall_back();
-            }
+        let outage = match answer.0 {
+            Ok(begun) => match begun[..] {
+                [begun] if begun.allowed => return Ok(attempt),
+                [begun] => {
+                    let retry_after = begun.retry_after;
+                    return Err(BeginError::Locked { retry_after });
+                }
+                _ => {
+                    let message = "the store did not answer for the lockout";
+                    Outage::Failed(StoreError::new(StoreErrorKind::Answered, message))
+                }
+            },
+            Err(outage) => outage,
         };
-        if begun.allowed {
-            attempt.counted = Counted::Store;
-            Ok(attempt)
-        } else {
-            Err(BeginError::Locked {
-                retry_after: begun.retry_after,
-            })
-        }
+        shared.complaints.about(&"lockout", &outage);
+        attempt.in_store = match outage {
+            Outage::BreakerOpen => Counted::No,
+            // The count may have been done, and its answer lost or late.
+            _ => Counted::Perhaps,
+        };
+        attempt.fall_back()
     }
 
     /// How the tally of `subject` stands in the store.
@@ -144,10 +145,13 @@ impl Lockout {
             let store = &shared.runtime.store;
             store.lockout_status(&shared.lockout, subject.as_str(), deadline)
         });
-        question.ask(asked).await.0.map_err(StoreError::from)
+        let answer = question.ask(asked).await;
+        shared.runtime.observer.note(Operation::Lockout, &answer);
+        answer.0.map_err(StoreError::from)
     }
 
-    /// Forgets the tally of `subject`, with its lock and its history; `false` if there was nothing to forget.
+    /// Forgets the tally of `subject`, with its lock and its history; `false` if there was nothing to forget. What this
+    /// process has counted in an outage is forgotten too, whatever the store answers.
     ///
     /// # Errors
     ///
@@ -158,17 +162,14 @@ impl Lockout {
     /// Dropped, it has unlocked or not.
     pub async fn unlock(&self, subject: &ClientKey) -> Result<bool, StoreError> {
         let shared = &self.shared;
+        let here = shared.runtime.insurance.unlock_now(&shared.lockout, subject.as_str());
         let asked = Asked::now();
         let question = Question::of_store(&shared.breaker, asked, shared.deadline, |deadline| {
             shared.runtime.store.unlock(&shared.lockout, subject.as_str(), deadline)
         });
-        question.ask(asked).await.0.map_err(StoreError::from)
-    }
-}
-
-impl Shared {
-    fn complain(&self, outage: &Outage) {
-        self.complaints.about(&"lockout", outage);
+        let answer = question.ask(asked).await;
+        shared.runtime.observer.note(Operation::Lockout, &answer);
+        answer.0.map(|there| here || there).map_err(StoreError::from)
     }
 }
 
@@ -178,4 +179,15 @@ impl fmt::Debug for Lockout {
             .field("lockout", &self.shared.lockout)
             .finish_non_exhaustive()
     }
+}
+
+/// Begins with a sign of its own, which no lockout of a handler does. Other numbers are another lockout: two that disagree
+/// would cut each other's history.
+fn id(name: &str, config: &LockoutConfig) -> String {
+    let durations: Vec<_> = config
+        .durations
+        .iter()
+        .map(|duration| duration.as_millis().to_string())
+        .collect();
+    format!("+{name}:{}:{}ms", config.attempts, durations.join(","))
 }

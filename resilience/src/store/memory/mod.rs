@@ -105,6 +105,11 @@ impl MemoryStore {
         self.inner.lockouts.settle(settled, self.now());
     }
 
+    /// [`unlock`](Store::unlock), for a caller that has no future to poll.
+    pub(crate) fn unlock_now(&self, lockout: &Lockout, subject: &str) -> bool {
+        self.inner.lockouts.unlock(lockout, subject, self.now())
+    }
+
     /// Milliseconds of its clock.
     fn now(&self) -> u64 {
         self.inner.clock.nanos() / 1_000_000
@@ -191,7 +196,7 @@ impl Store for MemoryStore {
     }
 
     fn unlock<'a>(&'a self, lockout: &'a Lockout, subject: &'a str, _: Instant) -> StoreFuture<'a, bool> {
-        async move { Ok(self.inner.lockouts.unlock(lockout, subject, self.now())) }.boxed()
+        async move { Ok(self.unlock_now(lockout, subject)) }.boxed()
     }
 
     fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {
