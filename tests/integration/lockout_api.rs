@@ -95,7 +95,10 @@ async fn attempts_are_counted_in_redis_and_refused_while_it_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn while_the_breaker_is_open_the_store_is_not_asked() {
-    let store = ScriptedStore::new().on_begin(Answer::never()).on_probe(Answer::never());
+    let store = ScriptedStore::new()
+        .on_begin(Answer::never())
+        .on_settle(Answer::never())
+        .on_probe(Answer::never());
     let resilience = Resilience::builder()
         .store(store.clone())
         .breaker(touchy())
