@@ -11,7 +11,7 @@ use resilience::{
     store::{RedisStore, StoreAdmin},
 };
 use resilience_tests::{RedisServer, eventually};
-use tokio::task::yield_now;
+use tokio::{task::yield_now, time::sleep};
 
 /// Longer than a busy machine is slow.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -25,6 +25,24 @@ async fn counted() {}
 #[handler]
 async fn checkout(Identity(user): Identity) -> String {
     user
+}
+
+#[resilient(rate_limit(3, 1))]
+#[handler]
+async fn sliding() {}
+
+#[resilient(rate_limit(3, 1, algorithm = "fixed_window"))]
+#[handler]
+async fn fixed() {}
+
+#[resilient(rate_limit(3, 1, algorithm = "token_bucket", burst = 2))]
+#[handler]
+async fn bucket() {}
+
+#[resilient(lockout(2, "1s", key = ip))]
+#[handler]
+async fn login() -> StatusCode {
+    StatusCode::UNAUTHORIZED
 }
 
 /// Settings of an instance with connections of its own.
@@ -89,6 +107,34 @@ async fn forgotten_scripts_in_mid_traffic_cost_no_instance_a_request_and_count_n
         answers
             .iter()
             .all(|answer| answer.header("x-ratelimit-fallback").is_none())
+    );
+}
+
+/// Whoever waits as long as a 429 says gets in.
+async fn waits_are_enough(app: ResilienceEndpoint<impl Endpoint>) {
+    for _ in 0..3 {
+        let refused = loop {
+            let answer = ask(&app).await;
+            if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+                break answer;
+            }
+        };
+        let wait = refused.header("retry-after").and_then(|wait| wait.parse().ok());
+        sleep(Duration::from_secs(wait.expect("whole seconds"))).await;
+        assert_ne!(ask(&app).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_as_long_as_the_answer_says_gets_in() {
+    let redis = RedisServer::start();
+    let (settings, _) = instance(&redis).await;
+    let resilience = settings.lockout_deadline(DEADLINE).build().unwrap();
+    tokio::join!(
+        waits_are_enough(get(sliding).with(resilience.clone())),
+        waits_are_enough(get(fixed).with(resilience.clone())),
+        waits_are_enough(get(bucket).with(resilience.clone())),
+        waits_are_enough(get(login).with(resilience.clone())),
     );
 }
 
