@@ -82,7 +82,7 @@ async fn search(Query(search): Query<Search>) -> Json<Value> {
 )]
 #[handler]
 async fn login(Json(Credentials { username, password }): Json<Credentials>) -> Result<Json<Value>, Error> {
-    if users::verify(&username, password).await {
+    if users::verify(&username, password).await? {
         Ok(Json(json!({ "ok": true, "user": username })))
     } else {
         let message = "No user has this name and this password.";

@@ -1,7 +1,11 @@
 //! Who may log in, and the check of a password.
 
+use std::time::Duration;
+
 use argon2::{Argon2, PasswordVerifier};
-use tokio::{sync::Semaphore, task};
+use poem::http::StatusCode;
+use resilience::Error;
+use tokio::{sync::Semaphore, task, time::timeout};
 
 /// Who can log in, with the hash of the password as a service would keep it in its database: `correct horse battery`.
 const USERS: [(&str, &str); 1] = [(
@@ -16,16 +20,32 @@ const NOBODY: &str =
 /// Checks at once at most: each takes 19 MiB and a core.
 static CHECKS: Semaphore = Semaphore::const_new(4);
 
+/// How long a login waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Whether `password` is that of `username`. Takes the same time for users that there are not.
-pub(crate) async fn verify(username: &str, password: String) -> bool {
+///
+/// # Errors
+///
+/// 503 `overloaded` if too many are being checked: nothing was looked at, and the attempt is given back.
+pub(crate) async fn verify(username: &str, password: String) -> Result<bool, Error> {
     let known = USERS.into_iter().find(|(name, _)| *name == username);
     let hash = known.map_or(NOBODY, |(_, hash)| hash);
-    let Ok(_permit) = CHECKS.acquire().await else {
-        return false;
+    let Ok(Ok(permit)) = timeout(PATIENCE, CHECKS.acquire()).await else {
+        let overloaded = Error::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "Too many logins at once.",
+        );
+        return Err(overloaded.with_retry_after(PATIENCE));
     };
-    let check = move || Argon2::default().verify_password(password.as_bytes(), hash).is_ok();
+    let check = move || {
+        // For as long as the check runs, whoever still waits for it.
+        let _permit = permit;
+        Argon2::default().verify_password(password.as_bytes(), hash).is_ok()
+    };
     let is_right = task::spawn_blocking(check).await.unwrap_or(false);
-    is_right && known.is_some()
+    Ok(is_right && known.is_some())
 }
 
 #[cfg(test)]
@@ -34,10 +54,10 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_right_password_of_a_known_user_is_right() {
-        assert!(verify("ada", "correct horse battery".into()).await);
-        assert!(!verify("ada", "correct horse".into()).await);
-        assert!(!verify("ada", String::new()).await);
-        assert!(!verify("eve", "correct horse battery".into()).await);
+        assert!(verify("ada", "correct horse battery".into()).await.unwrap());
+        assert!(!verify("ada", "correct horse".into()).await.unwrap());
+        assert!(!verify("ada", String::new()).await.unwrap());
+        assert!(!verify("eve", "correct horse battery".into()).await.unwrap());
     }
 
     #[test]

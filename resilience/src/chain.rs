@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::{
     bound::{Bound, Quotas},
-    deadline,
+    deadline::{self, DeadlineExceeded},
     error::Error,
     guard::{
         GuardOutage, Verdict,
@@ -70,6 +70,8 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
                     Err(exceeded) => (Ok(Error::from(exceeded).to_response(format)), false),
                 },
             };
+            // A scope within the handler may have noticed first that its time was up.
+            let in_time = in_time && !matches!(&outcome, Err(error) if error.is::<DeadlineExceeded>());
             if let Some(entered) = entered.filter(|_| in_time) {
                 Box::pin(entered.settle(LoginOutcome::of(&outcome))).await;
             }

@@ -176,7 +176,7 @@ impl Error {
         Self::new(
             StatusCode::BAD_REQUEST,
             "account_unreadable",
-            "The body does not name one account.",
+            "The request does not name one account.",
         )
     }
 

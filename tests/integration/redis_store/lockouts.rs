@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use resilience::store::{Attempt, Begun, Lockout, RedisStore, Settle, Settlement, Store, StoreError, StoreErrorKind};
 use resilience_tests::RedisServer;
-use tokio::task::yield_now;
+use tokio::{task::yield_now, time::sleep};
 
 use super::{connect, soon};
 
@@ -118,6 +118,10 @@ async fn a_server_whose_clock_stepped_back_locks_nobody_for_longer() {
     ]);
     let refused = begin(&store, &login(2), 1).await.unwrap();
     assert!(!refused.allowed && refused.retry_after <= HOUR, "{refused:?}");
+    // And the wait that it was told gets shorter from now on.
+    sleep(Duration::from_millis(20)).await;
+    let later = begin(&store, &login(2), 2).await.unwrap();
+    assert!(later.retry_after < refused.retry_after, "{later:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -180,7 +180,10 @@ fn settlement(outcome: LoginOutcome, key: LockoutKey) -> Option<Settle> {
     match (outcome, key) {
         (LoginOutcome::Failed, _) => None,
         // One user's success says nothing about the others whom somebody tries from the same address.
-        (LoginOutcome::NotAnAttempt, _) | (LoginOutcome::Succeeded, LockoutKey::Ip) => Some(Settle::GiveBack),
-        (LoginOutcome::Succeeded, _) => Some(Settle::Clear),
+        // A key of the user's own may be an address in all but name.
+        (LoginOutcome::NotAnAttempt, _) | (LoginOutcome::Succeeded, LockoutKey::Ip | LockoutKey::Custom(_)) => {
+            Some(Settle::GiveBack)
+        }
+        (LoginOutcome::Succeeded, LockoutKey::Account(_) | LockoutKey::User) => Some(Settle::Clear),
     }
 }

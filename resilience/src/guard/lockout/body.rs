@@ -8,10 +8,10 @@ use poem::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
-use crate::error::Error;
+use crate::{deadline, error::Error};
 
 /// How much of a body is read for an account, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,9 @@ pub(super) async fn read(request: &mut Request, bounds: BodyBounds) -> Result<Ve
     }
     let mut body = request.take_body().into_async_read();
     let mut seen = Vec::new();
-    let refused = match timeout(bounds.timeout, fill(&mut seen, &mut body, bounds.limit)).await {
+    let until = Instant::now() + bounds.timeout;
+    let until = deadline::current().map_or(until, |budget| budget.min(until));
+    let refused = match timeout_at(until, fill(&mut seen, &mut body, bounds.limit)).await {
         Ok(Ok(true)) => {
             request.set_body(seen.clone());
             return Ok(seen);

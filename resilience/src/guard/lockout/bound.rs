@@ -98,11 +98,11 @@ fn calls(all: &[BoundLockout], lockouts: Vec<usize>) -> Vec<Call> {
     deciding.into_iter().chain(observing).map(call).collect()
 }
 
-/// Tells the lockout's tallies from all others in the store. A named one is shared by all that use the name; any other
-/// belongs to its handler.
+/// Tells the lockout's tallies from all others in the store. A named one is shared by all that use the name, with the same
+/// numbers, since others would cut its history; any other belongs to its handler.
 fn id(policy: &Policy, spec: &Lockout) -> String {
     let mut id = match spec.name {
-        Some(name) => format!("={name}"),
+        Some(name) => format!("={name}:{}", spec.attempts),
         None => format!("{}::{}:{}", policy.module(), policy.name(), spec.attempts),
     };
     for (place, duration) in spec.durations.iter().enumerate() {
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(id(&a, &lockout), "app::a:5:60000ms,900000ms:ip");
         assert_ne!(id(&a, &lockout), id(&b, &lockout));
         let shared = lockout.with_name("login");
-        assert_eq!(id(&a, &shared), "=login:60000ms,900000ms:ip");
+        assert_eq!(id(&a, &shared), "=login:5:60000ms,900000ms:ip");
         assert_eq!(id(&a, &shared), id(&b, &shared));
     }
 

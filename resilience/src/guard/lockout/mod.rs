@@ -9,26 +9,21 @@ mod body;
 mod bound;
 mod outcome;
 mod stage;
+mod statement;
 
 use std::sync::Arc;
 
 use poem::Request;
 
 pub use self::outcome::LoginOutcome;
-use self::{attempts::Counted, bound::Call, stage::Stage};
+use self::{attempts::Counted, bound::Call, stage::Stage, statement::Statement};
 pub(crate) use self::{
     attempts::Pending,
     body::BodyBounds,
     bound::{BoundLockout, Lockouts, key_kind},
 };
 use super::auth::Identity;
-use crate::{
-    client::ClientKey,
-    error::Error,
-    policy::{LockoutKey, Mode},
-    runtime::Runtime,
-    trail::Trail,
-};
+use crate::{client::ClientKey, error::Error, policy::LockoutKey, runtime::Runtime, trail::Trail};
 
 /// Begins an attempt against each tally.
 ///
@@ -54,47 +49,43 @@ pub(crate) async fn begin(
     };
     for call in &lockouts.known {
         let attempt = |&lockout: &usize| {
-            let subject = subject(lockouts.all[lockout].spec.key, runtime, request);
-            Counted::new(lockout, subject)
+            let subject = subject(lockouts.all[lockout].spec.key, runtime, request)?;
+            Some(Counted::new(lockout, subject))
         };
-        stage.ask(call, call.lockouts.iter().map(attempt).collect()).await?;
+        let attempts: Option<_> = call.lockouts.iter().map(attempt).collect();
+        let named = attempts.ok_or_else(Error::account_unreadable);
+        stage.ask_or_refuse(call, named).await?;
     }
     if lockouts.accounts.is_empty() {
         return Ok(stage.pending);
     }
-    let body = body::read(request, runtime.settings.login_body).await;
+    let statement = Statement::read(request, runtime.settings.login_body).await;
     for call in &lockouts.accounts {
-        let named = match &body {
-            Ok(body) => named(call, lockouts, body),
+        let named = match &statement {
+            Ok(statement) => named(call, lockouts, statement),
             Err(mistake) => Err(mistake.clone()),
         };
-        match (named, call.mode) {
-            (Ok(attempts), _) => stage.ask(call, attempts).await?,
-            (Err(mistake), Mode::Enforce) => {
-                stage.pending.keep();
-                return Err(mistake);
-            }
-            (Err(_), Mode::Observe) => stage.would_have_refused(call),
-        }
+        stage.ask_or_refuse(call, named).await?;
     }
     Ok(stage.pending)
 }
 
-/// Whose attempt it is, as far as that is known without the body.
-fn subject(key: LockoutKey, runtime: &Runtime, request: &Request) -> ClientKey {
-    match key {
+/// Whose attempt it is, as far as that is known without the body. Nobody's, if a fn of the user's own says so: a tally of
+/// all such requests would let anybody lock out all others.
+fn subject(key: LockoutKey, runtime: &Runtime, request: &Request) -> Option<ClientKey> {
+    Some(match key {
         LockoutKey::Ip => runtime.settings.callers.subject(request),
         // The compiler has refused `key = user` without `auth`, which has been asked by now.
         LockoutKey::User => ClientKey::user(Identity::of(request).map_or("", |user| &user.0)),
-        LockoutKey::Custom(key) => ClientKey::custom(key.of(request).as_deref()),
+        LockoutKey::Custom(key) => ClientKey::custom(Some(&key.of(request)?)),
         LockoutKey::Account(_) => unreachable!("accounts are a stage of their own"),
-    }
+    })
 }
 
-/// The attempts against the accounts that the body names: all of a call's, or a mistake.
-fn named(call: &Call, lockouts: &Lockouts, body: &[u8]) -> Result<Vec<Counted>, Error> {
+/// The attempts against the accounts that the request names: all of a call's, or a mistake.
+fn named(call: &Call, lockouts: &Lockouts, statement: &Statement) -> Result<Vec<Counted>, Error> {
     let attempt = |&lockout: &usize| {
-        let account = lockouts.all[lockout].place.as_ref()?.account(body)?;
+        let account = statement.account(lockouts.all[lockout].place.as_ref()?)?;
         Some(Counted::new(lockout, ClientKey::account(&account).ok()?))
     };
     let attempts: Option<_> = call.lockouts.iter().map(attempt).collect();

@@ -2,7 +2,9 @@ use poem::{IntoResponse, Response, http::StatusCode};
 
 /// What a login came to, for `lockout`, where the status of the answer does not say it.
 ///
-/// Without it the status decides: 2xx has succeeded; 401, 403 and 3xx have failed; anything else was no attempt. A login
+/// Without it the status decides: 2xx has succeeded; 401, 403, 3xx and 1xx have failed; anything else was no attempt. So
+/// every 2xx must mean that somebody has proved who they are: one that a form, a reminder or a first step answers with
+/// would clear the tally of whoever is named. Such an answer says [`NotAnAttempt`](Self::NotAnAttempt). A login
 /// that answers 200 or redirects either way says more by putting an outcome into the answer's data:
 ///
 /// ```
@@ -46,8 +48,8 @@ use poem::{IntoResponse, Response, http::StatusCode};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginOutcome {
-    /// Whoever it was has proved who they are: forgets the tallies of the account, the user and keys of your own, and
-    /// takes this attempt off the address's.
+    /// Whoever it was has proved who they are: forgets the tallies of the account and the user, and takes this attempt off
+    /// those of the address and of keys of your own.
     Succeeded,
     /// The attempt stays counted.
     Failed,
@@ -64,7 +66,8 @@ impl LoginOutcome {
         response
     }
 
-    /// An error that says so, for handlers that return `poem::Result`.
+    /// An error that says so, for handlers that return `poem::Result`. What the response inside of an error says is not
+    /// seen.
     pub fn on_error(self, error: impl Into<poem::Error>) -> poem::Error {
         let mut error = error.into();
         error.set_data(self);
@@ -73,18 +76,25 @@ impl LoginOutcome {
 
     /// What a handler's answer says: outright, or by its status.
     pub(crate) fn of(outcome: &poem::Result<Response>) -> Self {
-        let (said, status) = match outcome {
-            Ok(response) => (response.data(), response.status()),
-            Err(error) => (error.data(), error.status()),
-        };
-        said.copied().unwrap_or_else(|| Self::of_status(status))
+        match outcome {
+            Ok(response) => response
+                .data()
+                .copied()
+                .unwrap_or_else(|| Self::of_status(response.status())),
+            Err(error) => match (error.data().copied(), Self::of_status(error.status())) {
+                (Some(said), _) => said,
+                // What the response inside of an error says is out of reach.
+                (None, Self::Succeeded) => Self::Failed,
+                (None, meant) => meant,
+            },
+        }
     }
 
     fn of_status(status: StatusCode) -> Self {
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Self::Failed,
             _ if status.is_success() => Self::Succeeded,
-            _ if status.is_redirection() => Self::Failed,
+            _ if status.is_redirection() || status.is_informational() => Self::Failed,
             _ => Self::NotAnAttempt,
         }
     }
@@ -98,7 +108,7 @@ mod tests {
     fn the_status_decides_unless_told_otherwise() {
         use LoginOutcome::{Failed, NotAnAttempt, Succeeded};
         for (status, meant) in [
-            (101, NotAnAttempt),
+            (101, Failed),
             (200, Succeeded),
             (204, Succeeded),
             (303, Failed),
@@ -114,11 +124,9 @@ mod tests {
         ] {
             let status = StatusCode::from_u16(status).expect("a status");
             assert_eq!(LoginOutcome::of(&Ok(status.into())), meant, "{status}");
-            assert_eq!(
-                LoginOutcome::of(&Err(poem::Error::from_status(status))),
-                meant,
-                "{status}"
-            );
+            let of_error = if meant == Succeeded { Failed } else { meant };
+            let error = poem::Error::from_status(status);
+            assert_eq!(LoginOutcome::of(&Err(error)), of_error, "{status}");
             for said in [Succeeded, Failed, NotAnAttempt] {
                 assert_eq!(LoginOutcome::of(&Ok(said.on(status))), said);
                 assert_eq!(

@@ -25,8 +25,25 @@ pub(super) struct Stage<'s, 'a> {
 }
 
 impl Stage<'_, '_> {
+    /// Counts the attempts against whom the request names; a request that names nobody is refused.
+    pub(super) async fn ask_or_refuse(&mut self, call: &Call, named: Result<Vec<Counted>, Error>) -> Result<(), Error> {
+        match (named, call.mode) {
+            (Ok(attempts), _) => self.ask(call, attempts).await,
+            (Err(_), Mode::Observe) => {
+                self.would_have_refused(call);
+                Ok(())
+            }
+            (Err(mistake), Mode::Enforce) => {
+                self.of(call).for_each(|lockout| lockout.tally.count(Answer::Rejected));
+                // Or a mistake would be a way around the address's lock.
+                self.pending.keep();
+                Err(mistake)
+            }
+        }
+    }
+
     /// Counts these attempts, one for each lockout of the call, or none of them.
-    pub(super) async fn ask(&mut self, call: &Call, attempts: Vec<Counted>) -> Result<(), Error> {
+    async fn ask(&mut self, call: &Call, attempts: Vec<Counted>) -> Result<(), Error> {
         let asked = Asked::now();
         let asking: Vec<Attempt<'_>> = attempts.iter().map(|attempt| attempt.attempt(self.lockouts)).collect();
         // Before the store is asked: a request that is dropped in between may have been counted.
@@ -47,7 +64,7 @@ impl Stage<'_, '_> {
     }
 
     /// What a lockout that only observes has found.
-    pub(super) fn would_have_refused(&self, call: &Call) {
+    fn would_have_refused(&self, call: &Call) {
         for lockout in self.of(call) {
             lockout.tally.count(Answer::ObservedRejected);
         }
@@ -87,9 +104,12 @@ impl Stage<'_, '_> {
             self.of(call).for_each(|lockout| lockout.tally.count(Answer::Open));
             return Ok(());
         }
-        if self
-            .of(call)
-            .any(|lockout| lockout.spec.on_outage == OnOutage::FailClosed)
+        // A request that is out of time has met no outage: whoever can bring that about must not get in by it.
+        let is_spent = matches!(outage, Outage::BudgetSpent);
+        if is_spent
+            || self
+                .of(call)
+                .any(|lockout| lockout.spec.on_outage == OnOutage::FailClosed)
         {
             self.of(call)
                 .for_each(|lockout| lockout.tally.count(Answer::Unavailable));

@@ -23,7 +23,7 @@ use super::shard::Shard;
 /// Locks are taken in one order everywhere: shards by their index, then the shared counts. A shard out of that order is
 /// only ever tried.
 pub(super) struct Limiter {
-    shards: Box<[Mutex<Shard<Stored>>]>,
+    shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     capacity: usize,
     /// Entries in all shards, and the room that is promised to new ones.
@@ -95,7 +95,7 @@ impl Limiter {
 /// The shards that one call needs, locked.
 struct Books<'a> {
     limiter: &'a Limiter,
-    shards: SmallVec<[(usize, MutexGuard<'a, Shard<Stored>>); 2]>,
+    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
     shared: Option<MutexGuard<'a, HashMap<String, Stored>>>,
     now: u64,
 }
@@ -140,7 +140,7 @@ impl<'a> Books<'a> {
     fn claim(&mut self, take: &Take<'_>) -> Claim {
         let place = self.place_of(take.client);
         let shard = &mut self.shards[place].1;
-        let (seat, stored) = match shard.find(&take.quota.id, take.client) {
+        let (seat, stored) = match shard.find(take) {
             Some(slot) => (Seat::Own(slot), shard.stored(slot)),
             None if self.limiter.reserve(self.now) => (Seat::New, Stored::default()),
             None => (
@@ -165,7 +165,7 @@ impl<'a> Books<'a> {
         match claim.seat {
             Seat::Own(slot) => shard.update(slot, stored, expires),
             Seat::New => {
-                if !shard.insert(&take.quota.id, take.client, stored, expires) {
+                if !shard.insert(take, stored, expires) {
                     // The same client and quota stood twice among the takes.
                     self.limiter.len.fetch_sub(1, Ordering::Relaxed);
                 }

@@ -3,36 +3,42 @@
 //! One lock for all of them: a login's password check takes thousands of times as long as anything here.
 
 use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use smallvec::SmallVec;
 
-use super::shard::Shard;
 use crate::store::{
     Attempt, Begun, Lockout, LockoutStatus, Settle, Settlement,
     lockout::tally::{self, Rule, Tally},
 };
+
+/// Entries that one call looks at to give their memory back. More than one, so that reclaiming outruns adding.
+const RECLAIMED_AT_ONCE: usize = 4;
 
 pub(super) struct Lockouts {
     capacity: usize,
     books: Mutex<Books>,
 }
 
+/// A lockout's id and a subject.
+type Key = Arc<(String, String)>;
+
 #[derive(Default)]
 struct Books {
-    tallies: Shard<Tally>,
-    len: usize,
+    /// Tallies that say something, and when they no longer do. One that was cleared gives its room back at once: else
+    /// whoever makes attempts that are given back could fill it.
+    tallies: HashMap<Key, (Tally, u64)>,
+    expiry: BTreeSet<(u64, Key)>,
     /// What the subjects count against that found no room of their own, by lockout.
     shared: HashMap<String, Tally>,
 }
 
 /// Where an attempt is counted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Seat {
-    Own(usize),
-    New,
+    Own,
     Shared,
 }
 
@@ -47,15 +53,27 @@ impl Lockouts {
     /// Counts each attempt, or none, at `now` in milliseconds.
     pub(super) fn begin(&self, attempts: &[Attempt<'_>], now: u64) -> Vec<Begun> {
         let mut books = self.books(now);
-        let mut room = self.capacity.saturating_sub(books.len);
-        let seats: SmallVec<[Seat; 2]> = attempts.iter().map(|attempt| books.seat(attempt, &mut room)).collect();
-        let seated = attempts.iter().zip(&seats);
-        let mut tallies: Vec<_> = seated.map(|(attempt, seat)| books.tally(attempt, *seat)).collect();
-        let (all, begun) = tally::begin(&mut tallies, attempts, now);
-        if all {
-            for ((attempt, seat), tally) in attempts.iter().zip(seats).zip(tallies) {
-                books.keep(attempt, seat, tally);
+        let mut room = self.capacity.saturating_sub(books.tallies.len());
+        let seated = attempts.iter().map(|attempt| {
+            let key = key(attempt.lockout, attempt.subject);
+            match books.tallies.get(&key) {
+                Some((tally, _)) => (key, Seat::Own, tally.clone()),
+                None if room > 0 => {
+                    room -= 1;
+                    (key, Seat::Own, Tally::default())
+                }
+                None => {
+                    let shared = books.shared.get(&attempt.lockout.id).cloned();
+                    (key, Seat::Shared, shared.unwrap_or_default())
+                }
             }
+        });
+        let (seats, mut tallies): (SmallVec<[_; 2]>, Vec<_>) =
+            seated.map(|(key, seat, tally)| ((key, seat), tally)).unzip();
+        let (_, begun) = tally::begin(&mut tallies, attempts, now);
+        for ((attempt, (key, seat)), tally) in attempts.iter().zip(seats).zip(tallies) {
+            // Also where none was counted: what has run out is gone, and a clock that stepped back is put right once.
+            books.keep(attempt.lockout, key, seat, tally, now);
         }
         begun
     }
@@ -63,78 +81,80 @@ impl Lockouts {
     pub(super) fn settle(&self, settled: &[Settlement<'_>], now: u64) {
         let mut books = self.books(now);
         for Settlement { attempt, settle } in settled {
-            let rule = Rule::of(attempt.lockout);
-            let (seat, settle) = match books.tallies.find(&attempt.lockout.id, attempt.subject) {
-                Some(slot) => (Seat::Own(slot), *settle),
+            let lockout = attempt.lockout;
+            let key = key(lockout, attempt.subject);
+            let (seat, mut tally, settle) = match books.tallies.get(&key) {
+                Some((tally, _)) => (Seat::Own, tally.clone(), *settle),
                 // Others count there too: one subject's success is none of theirs.
-                None => (Seat::Shared, Settle::GiveBack),
+                None => match books.shared.get(&lockout.id) {
+                    Some(tally) => (Seat::Shared, tally.clone(), Settle::GiveBack),
+                    None => continue,
+                },
             };
-            let mut tally = books.tally(attempt, seat);
-            if tally.settle(&rule, now, attempt.id, settle) {
-                books.keep(attempt, seat, tally);
+            if tally.settle(&Rule::of(lockout), now, attempt.id, settle) {
+                books.keep(lockout, key, seat, tally, now);
             }
         }
     }
 
     pub(super) fn status(&self, lockout: &Lockout, subject: &str, now: u64) -> LockoutStatus {
-        let mut books = self.books(now);
-        let Some(slot) = books.tallies.find(&lockout.id, subject) else {
+        let books = self.books(now);
+        let Some((tally, _)) = books.tallies.get(&key(lockout, subject)) else {
             return LockoutStatus::default();
         };
-        let mut tally = books.tallies.stored(slot);
+        let mut tally = tally.clone();
         tally.advance(&Rule::of(lockout), now);
         tally.status(now)
     }
 
     pub(super) fn unlock(&self, lockout: &Lockout, subject: &str, now: u64) -> bool {
         let mut books = self.books(now);
-        let Some(slot) = books.tallies.find(&lockout.id, subject) else {
+        let key = key(lockout, subject);
+        let Some((tally, _)) = books.tallies.get(&key) else {
             return false;
         };
-        let mut tally = books.tallies.stored(slot);
+        let mut tally = tally.clone();
         tally.advance(&Rule::of(lockout), now);
-        // It expires now: the next call drops it.
-        books.tallies.update(slot, Tally::default(), now);
+        books.keep(lockout, key, Seat::Own, Tally::default(), now);
         tally != Tally::default()
     }
 
     // No code panics between two changes that belong together, so that a poisoned lock's data is still whole.
     fn books(&self, now: u64) -> MutexGuard<'_, Books> {
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before any slot is looked up: reclaiming gives slots away.
-        books.len -= books.tallies.reclaim(now);
+        for _ in 0..RECLAIMED_AT_ONCE {
+            let Some((_, key)) = books.expiry.first().filter(|(expires, _)| *expires <= now).cloned() else {
+                break;
+            };
+            books.remove(&key);
+        }
         books
     }
 }
 
 impl Books {
-    fn seat(&mut self, attempt: &Attempt<'_>, room: &mut usize) -> Seat {
-        match self.tallies.find(&attempt.lockout.id, attempt.subject) {
-            Some(slot) => Seat::Own(slot),
-            None if *room > 0 => {
-                *room -= 1;
-                Seat::New
-            }
-            None => Seat::Shared,
+    fn keep(&mut self, lockout: &Lockout, key: Key, seat: Seat, tally: Tally, now: u64) {
+        if seat == Seat::Shared {
+            self.shared.insert(lockout.id.clone(), tally);
+            return;
+        }
+        self.remove(&key);
+        let expires = tally.expires(&Rule::of(lockout));
+        if expires > now {
+            self.expiry.insert((expires, Arc::clone(&key)));
+            self.tallies.insert(key, (tally, expires));
         }
     }
 
-    fn tally(&self, attempt: &Attempt<'_>, seat: Seat) -> Tally {
-        match seat {
-            Seat::Own(slot) => self.tallies.stored(slot),
-            Seat::New => Tally::default(),
-            Seat::Shared => self.shared.get(&attempt.lockout.id).cloned().unwrap_or_default(),
+    fn remove(&mut self, key: &Key) {
+        if let Some((_, expires)) = self.tallies.remove(key) {
+            self.expiry.remove(&(expires, Arc::clone(key)));
         }
     }
+}
 
-    fn keep(&mut self, attempt: &Attempt<'_>, seat: Seat, tally: Tally) {
-        let (id, expires) = (&attempt.lockout.id, tally.expires(&Rule::of(attempt.lockout)));
-        match seat {
-            Seat::Own(slot) => self.tallies.update(slot, tally, expires),
-            Seat::New => self.len += usize::from(self.tallies.insert(id, attempt.subject, tally, expires)),
-            Seat::Shared => _ = self.shared.insert(id.clone(), tally),
-        }
-    }
+fn key(lockout: &Lockout, subject: &str) -> Key {
+    Arc::new((lockout.id.clone(), subject.to_owned()))
 }
 
 #[cfg(test)]
@@ -195,7 +215,30 @@ mod tests {
             let subject = nth.to_string();
             assert!(begin(&lockouts, &subject, nth, NOON + nth * MINUTE), "{nth}");
         }
-        assert!(lockouts.books(0).len <= 10);
+        assert!(lockouts.books(0).tallies.len() <= 10);
+    }
+
+    #[test]
+    fn what_is_given_back_or_cleared_holds_no_room() {
+        let (lockouts, lockout) = (Lockouts::new(2), lockout());
+        for id in 0..1_000 {
+            let subject = id.to_string();
+            assert!(begin(&lockouts, &subject, id, NOON));
+            let settle = if id % 2 == 0 { Settle::Clear } else { Settle::GiveBack };
+            let attempt = attempt(&lockout, &subject, id);
+            lockouts.settle(&[Settlement { attempt, settle }], NOON);
+        }
+        let books = lockouts.books(NOON);
+        assert_eq!((books.tallies.len(), books.expiry.len(), books.shared.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_clock_that_stepped_back_is_put_right_at_the_first_refusal() {
+        let lockouts = Lockouts::new(2);
+        assert!(begin(&lockouts, "ada", 1, NOON) && begin(&lockouts, "ada", 2, NOON));
+        let back = NOON - 60 * MINUTE;
+        assert!(!begin(&lockouts, "ada", 3, back));
+        assert!(begin(&lockouts, "ada", 4, back + MINUTE));
     }
 
     #[test]

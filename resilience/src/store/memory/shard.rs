@@ -1,4 +1,4 @@
-//! What is kept of clients, by quota or lockout, behind one lock.
+//! A part of the clients' counts, behind one lock.
 
 use std::{
     cmp::Reverse,
@@ -6,14 +6,17 @@ use std::{
     sync::Arc,
 };
 
+use crate::store::{Take, account::Stored};
+
 /// Entries that one call looks at to give their memory back. More than one, so that reclaiming outruns adding; few, so
 /// that no request pays for all that has expired since the last one.
 const RECLAIMED_AT_ONCE: usize = 4;
 
-/// Values by two texts, a quota's or lockout's id and a client, and the order in which they expire.
-pub(super) struct Shard<V> {
+/// Counts by quota and client, and the order in which they expire.
+#[derive(Default)]
+pub(super) struct Shard {
     slots: HashMap<Arc<[u8]>, usize>,
-    entries: Vec<Option<Entry<V>>>,
+    entries: Vec<Option<Entry>>,
     vacant: Vec<usize>,
     /// One element per entry. Its time may lag behind the entry's, which lives on whenever it is used: it is put right
     /// when it comes up, once per window at most.
@@ -21,51 +24,38 @@ pub(super) struct Shard<V> {
     scratch: Vec<u8>,
 }
 
-struct Entry<V> {
+struct Entry {
     key: Arc<[u8]>,
-    stored: V,
+    stored: Stored,
     expires: u64,
 }
 
-// Not derived: an empty one needs no empty value.
-impl<V> Default for Shard<V> {
-    fn default() -> Self {
-        Self {
-            slots: HashMap::new(),
-            entries: Vec::new(),
-            vacant: Vec::new(),
-            expiry: BinaryHeap::new(),
-            scratch: Vec::new(),
-        }
-    }
-}
-
-impl<V: Clone + Default> Shard<V> {
-    /// Where the value of this client is.
-    pub(super) fn find(&mut self, id: &str, client: &str) -> Option<usize> {
-        write_key(&mut self.scratch, id, client);
+impl Shard {
+    /// Where the counts of this client and quota are.
+    pub(super) fn find(&mut self, take: &Take<'_>) -> Option<usize> {
+        write_key(&mut self.scratch, take);
         self.slots.get(self.scratch.as_slice()).copied()
     }
 
-    /// The value in a slot that [`find`](Self::find) gave.
-    pub(super) fn stored(&self, slot: usize) -> V {
+    /// The counts in a slot that [`find`](Self::find) gave.
+    pub(super) fn stored(&self, slot: usize) -> Stored {
         self.entries[slot]
             .as_ref()
-            .map(|entry| entry.stored.clone())
+            .map(|entry| entry.stored)
             .unwrap_or_default()
     }
 
-    /// Replaces the value in a slot that [`find`](Self::find) gave.
-    pub(super) fn update(&mut self, slot: usize, stored: V, expires: u64) {
+    /// Replaces the counts in a slot that [`find`](Self::find) gave.
+    pub(super) fn update(&mut self, slot: usize, stored: Stored, expires: u64) {
         if let Some(entry) = &mut self.entries[slot] {
             entry.stored = stored;
             entry.expires = expires;
         }
     }
 
-    /// Adds a value; `false` if there was one by now, which is replaced.
-    pub(super) fn insert(&mut self, id: &str, client: &str, stored: V, expires: u64) -> bool {
-        write_key(&mut self.scratch, id, client);
+    /// Adds counts; `false` if there were some by now, which are replaced.
+    pub(super) fn insert(&mut self, take: &Take<'_>, stored: Stored, expires: u64) -> bool {
+        write_key(&mut self.scratch, take);
         let key: Arc<[u8]> = self.scratch.as_slice().into();
         let vacancy = match self.slots.entry(Arc::clone(&key)) {
             hash_map::Entry::Vacant(vacancy) => vacancy,
@@ -110,9 +100,9 @@ impl<V: Clone + Default> Shard<V> {
 }
 
 /// Both parts in one key. The first part's length stands before it, so that no two pairs are alike.
-fn write_key(key: &mut Vec<u8>, id: &str, client: &str) {
+fn write_key(key: &mut Vec<u8>, take: &Take<'_>) {
     key.clear();
-    key.extend_from_slice(&id.len().to_le_bytes());
-    key.extend_from_slice(id.as_bytes());
-    key.extend_from_slice(client.as_bytes());
+    key.extend_from_slice(&take.quota.id.len().to_le_bytes());
+    key.extend_from_slice(take.quota.id.as_bytes());
+    key.extend_from_slice(take.client.as_bytes());
 }

@@ -34,8 +34,8 @@ for i = 1, #KEYS do
       tally.locks = math.min(tally.locks + 1, 4294967295)
     end
     save(KEYS[i], tally, rule.longest)
-  elseif call('PTTL', KEYS[i]) == -1 then
-    -- Somebody took its expiry away: without this, the history of its locks would be remembered for ever.
+  elseif tally.cut or call('PTTL', KEYS[i]) == -1 then
+    -- Or somebody took its expiry away: without this, the history of its locks would be remembered for ever.
     save(KEYS[i], tally, rule.longest)
   end
   local remaining = tally.locked == 0 and math.max(rule.limit - #tally.attempts, 0) or 0

@@ -11,7 +11,9 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 
 -- Brings a tally to now: what has run out is gone.
 local function advance(tally, longest)
-  -- Further ahead than any lock reaches: the clock has stepped back, or the durations are shorter than they were.
+  -- Further ahead than any lock reaches: the clock has stepped back, or the durations are shorter than they were. That is
+  -- to be saved, or the lock would begin anew with every look at it.
+  tally.cut = tally.locked > now + longest
   tally.locked = math.min(tally.locked, now + longest)
   tally.remembered = math.min(tally.remembered, now + 2 * longest)
   if tally.locked ~= 0 and tally.locked <= now then
@@ -33,7 +35,7 @@ end
 local function open(key, longest)
   local tally = { locks = 0, locked = 0, remembered = 0, attempts = {} }
   local value = call('GET', key)
-  -- Anything else under this key counts as nothing, and is overwritten.
+  -- Any other text under this key counts as nothing, and is overwritten. Another type is an error of whoever put it there.
   if value and #value >= 20 and (#value - 20) % 16 == 0 then
     tally.locks, tally.locked, tally.remembered = struct.unpack('>I4I8I8', value)
     for from = 21, #value, 16 do
