@@ -10,6 +10,7 @@ fn ui() {
         "auth",
         "flag",
         "rate_limit",
+        "lockout",
         "deadline",
         "breaker",
         "guard",

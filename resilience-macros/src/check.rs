@@ -47,8 +47,12 @@ pub(crate) fn policy(policy: &Policy, errors: &mut Errors) {
             errors.push(Error::new_spanned(guard, "this guard stands twice: keep one of them"));
         }
     }
+    lockouts(policy, errors);
     // After a mistake a guard may be missing here that was written.
-    let asks_the_store = policy.auth.is_some() || !policy.flags.is_empty() || !policy.rate_limits.is_empty();
+    let asks_the_store = policy.auth.is_some()
+        || !policy.flags.is_empty()
+        || !policy.rate_limits.is_empty()
+        || !policy.lockouts.is_empty();
     if let Some(breaker) = policy.breaker_word
         && errors.is_empty()
         && !asks_the_store
@@ -63,6 +67,39 @@ pub(crate) fn policy(policy: &Policy, errors: &mut Errors) {
             errors.push(Error::new(
                 *key,
                 "`key = user` needs a verified user: add `auth = \"fail_closed\"`, or count per address with `key = ip`",
+            ));
+        }
+    }
+}
+
+/// Notes lockouts that do not say whose attempts count, or count them twice.
+fn lockouts(policy: &Policy, errors: &mut Errors) {
+    let advice = if policy.auth.is_some() {
+        "a verified user and the account that is logged in to are both known here, so say whose attempts count: \
+         `key = user`, `key = account(\"json:/username\")` or `key = ip`"
+    } else {
+        "say whose attempts count: `key = account(\"json:/username\")`, `key = ip`, or one lockout for each of the two"
+    };
+    for keyless in &policy.keyless {
+        errors.push(Error::new(*keyless, format!("`lockout` needs a key: {advice}")));
+    }
+    for (index, lockout) in policy.lockouts.iter().enumerate() {
+        let earlier = &policy.lockouts[..index];
+        if earlier.iter().any(|other| other.key == lockout.key) {
+            errors.push(Error::new(
+                lockout.span,
+                "two lockouts with the same key would count each attempt twice: keep one of them; locks that grow are \
+                 several durations of one lockout, such as \"1m, 5m, 15m, 1h\"",
+            ));
+        } else if let Some(name) = &lockout.name
+            && earlier.iter().any(|other| other.name == lockout.name)
+        {
+            errors.push(Error::new(
+                lockout.span,
+                format!(
+                    "two lockouts named \"{}\" would share one tally: give them different names",
+                    name.as_str()
+                ),
             ));
         }
     }

@@ -22,7 +22,8 @@ use syn::{Ident, Signature, ext::IdentExt, spanned::Spanned};
 
 use crate::{
     handler::Handler,
-    model::{Algorithm, Auth, Breaker, Flag, Key, OnOutage, Policy, RateLimit},
+    model::{Algorithm, Auth, Breaker, Flag, Key, Lockout, LockoutKey, Mode, OnOutage, Policy, RateLimit},
+    value::KeyPath,
 };
 
 /// The guarded handler.
@@ -166,6 +167,7 @@ fn policy_value(policy: &Policy, name: &str, private: &TokenStream) -> TokenStre
     let rate_limits = list(&policy.rate_limits, |quota| rate_limit(quota, private));
     let flags = list(&policy.flags, |flag| self::flag(flag, private));
     let guards = &policy.guards;
+    let lockouts = list(&policy.lockouts, |lockout| self::lockout(lockout, private));
     let calls = [
         rate_limits.map(|quotas| quote!(.with_rate_limits(#quotas))),
         flags.map(|flags| quote!(.with_flags(#flags))),
@@ -178,6 +180,7 @@ fn policy_value(policy: &Policy, name: &str, private: &TokenStream) -> TokenStre
             let guards = guards.iter().map(|guard| quote_spanned!(guard.span()=> &#guard));
             quote!(.with_guards(&[#(#guards),*]))
         }),
+        lockouts.map(|lockouts| quote!(.with_lockouts(#lockouts))),
         deadline(policy.deadline, private),
         policy.breaker.as_ref().map(|breaker| {
             let breaker = self::breaker(breaker);
@@ -219,11 +222,7 @@ fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
         let cost = cost.get();
         quote!(.with_cost(#cost))
     });
-    let on_outage = match quota.on_outage {
-        OnOutage::Open => quote!(FailOpen),
-        OnOutage::Closed => quote!(FailClosed),
-        OnOutage::Local => quote!(FailLocal),
-    };
+    let on_outage = on_outage(quota.on_outage);
     let name = quota.name.as_ref().map(|name| {
         let name = name.as_str();
         quote!(.with_name(#name))
@@ -239,6 +238,52 @@ fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
             #name
             #deadline
     }
+}
+
+fn on_outage(on_outage: OnOutage) -> TokenStream {
+    match on_outage {
+        OnOutage::Open => quote!(FailOpen),
+        OnOutage::Closed => quote!(FailClosed),
+        OnOutage::Local => quote!(FailLocal),
+    }
+}
+
+fn lockout(lockout: &Lockout, private: &TokenStream) -> TokenStream {
+    let attempts = lockout.attempts.get();
+    let durations = lockout
+        .durations
+        .iter()
+        .map(|duration| self::duration(*duration, private));
+    let key = match &lockout.key {
+        LockoutKey::Ip => quote!(Ip),
+        LockoutKey::User => quote!(User),
+        LockoutKey::Json(pointer) => quote!(Account(#private::AccountField::Json(#pointer))),
+        LockoutKey::Form(field) => quote!(Account(#private::AccountField::Form(#field))),
+        LockoutKey::Custom(key) => {
+            let key = key_fn(key, private);
+            quote!(Custom(#key))
+        }
+    };
+    let on_outage = on_outage(lockout.on_outage);
+    let name = lockout.name.as_ref().map(|name| {
+        let name = name.as_str();
+        quote!(.with_name(#name))
+    });
+    let deadline = deadline(lockout.deadline, private);
+    let mode = (lockout.mode == Mode::Observe).then(|| quote!(.with_mode(#private::Mode::Observe)));
+    quote! {
+        #private::Lockout::new(#attempts, &[#(#durations),*], #private::LockoutKey::#key)
+            .with_on_outage(#private::OnOutage::#on_outage)
+            #name
+            #deadline
+            #mode
+    }
+}
+
+/// A fn of the user's own, under the path that the attribute gives.
+fn key_fn(key: &KeyPath, private: &TokenStream) -> TokenStream {
+    let KeyPath { path, written } = key;
+    quote!(#private::KeyFn::new(#written, #path))
 }
 
 fn flag(flag: &Flag, private: &TokenStream) -> TokenStream {

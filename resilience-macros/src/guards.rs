@@ -2,6 +2,7 @@
 //!
 //! A new guard is a form in [`FORMS`], a line in [`Policy::read`] and a fn that reads its arguments.
 
+mod lockout;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +58,10 @@ impl Policy {
                 "rate_limit" => {
                     let limit = self.rate_limit(&name, &list, errors);
                     self.rate_limits.extend(limit);
+                }
+                "lockout" => {
+                    let lockout = self.lockout(&name, &list, errors);
+                    self.lockouts.extend(lockout);
                 }
                 "guard" => self.guards.extend(errors.keep(guard(&name, &list))),
                 _ => self.misplaced(&name, errors),
@@ -139,10 +144,11 @@ impl Policy {
 }
 
 /// How each guard is written, for messages.
-const FORMS: [(&str, &str); 6] = [
+const FORMS: [(&str, &str); 7] = [
     ("auth", r#"auth = "fail_closed""#),
     ("flag", r#"flag("checkout", default = false)"#),
     ("rate_limit", "rate_limit(30, 60)"),
+    ("lockout", r#"lockout(5, "15m", key = account("json:/username"))"#),
     ("deadline", r#"deadline = "2s""#),
     ("breaker", r#"breaker = "shared""#),
     ("guard", "guard(path::to::MY_GUARD)"),
@@ -165,7 +171,7 @@ const ON_OUTAGE: [(&str, OnOutage); 3] = [
     ("fail_local", OnOutage::Local),
 ];
 
-fn guard_names() -> [&'static str; 6] {
+fn guard_names() -> [&'static str; 7] {
     FORMS.map(|(name, _)| name)
 }
 

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 use proc_macro2::Span;
 use syn::ExprPath;
 
-use crate::value::{HeaderName, Name};
+use crate::value::{HeaderName, KeyPath, Name};
 
 /// What the attribute says.
 ///
@@ -17,11 +17,14 @@ pub(crate) struct Policy {
     pub(crate) flags: Vec<Flag>,
     pub(crate) rate_limits: Vec<RateLimit>,
     pub(crate) guards: Vec<ExprPath>,
+    pub(crate) lockouts: Vec<Lockout>,
+    /// Every lockout that says not whose attempts count.
+    pub(crate) keyless: Vec<Span>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) breaker: Option<Breaker>,
     /// Where `breaker` stands, right or wrong.
     pub(crate) breaker_word: Option<Span>,
-    /// Every `key = user`, also of quotas that were left out because of a mistake elsewhere in them.
+    /// Every `key = user`, also of guards that were left out because of a mistake elsewhere in them.
     pub(crate) user_keys: Vec<Span>,
 }
 
@@ -77,6 +80,41 @@ pub(crate) enum Key {
     Header(HeaderName),
 }
 
+/// `lockout`
+#[derive(Debug)]
+pub(crate) struct Lockout {
+    pub(crate) attempts: NonZeroU32,
+    /// At least one; each longer than the one before.
+    pub(crate) durations: Vec<Duration>,
+    pub(crate) key: LockoutKey,
+    pub(crate) on_outage: OnOutage,
+    pub(crate) name: Option<Name>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) mode: Mode,
+    pub(crate) span: Span,
+}
+
+/// Whose attempts are counted together.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LockoutKey {
+    Ip,
+    User,
+    /// A valid JSON pointer that is not the whole document.
+    Json(String),
+    /// The name of a form's field, not empty.
+    Form(String),
+    /// A fn of the user's own.
+    Custom(KeyPath),
+}
+
+/// Whether a guard decides, or only reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    #[default]
+    Enforce,
+    Observe,
+}
+
 /// How a quota counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Algorithm {
@@ -86,7 +124,7 @@ pub(crate) enum Algorithm {
     TokenBucket,
 }
 
-/// What a quota answers while the store cannot tell.
+/// What a quota or a lockout answers while the store cannot tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum OnOutage {
     #[default]

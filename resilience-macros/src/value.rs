@@ -4,11 +4,12 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use syn::{Lit, LitInt, LitStr, Result};
+use proc_macro2::TokenStream;
+use syn::{ExprPath, Lit, LitInt, LitStr, Result};
 
 use crate::{
     args::Value,
-    errors::{advice, list},
+    errors::{advice, list, nearest},
 };
 
 /// The name of a flag, a quota or a breaker.
@@ -31,21 +32,98 @@ impl HeaderName {
     }
 }
 
+/// The path of a fn of the user's own, and how it is written: by this two of them are compared.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyPath {
+    pub(crate) path: TokenStream,
+    pub(crate) written: String,
+}
+
+impl PartialEq for KeyPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for KeyPath {}
+
 /// How many requests pass: 1 to `u32::MAX`.
 pub(crate) fn limit(value: &Value) -> Result<NonZeroU32> {
     let advice = "would refuse every request: write 1 or more, or remove the route";
-    requests(value, "limit", "30", advice)
+    count(value, "limit", "requests", "30", advice)
 }
 
 /// How many requests pass at once: 1 to `u32::MAX`.
 pub(crate) fn burst(value: &Value) -> Result<NonZeroU32> {
-    requests(value, "burst", "10", "would refuse every request: write 1 or more")
+    let advice = "would refuse every request: write 1 or more";
+    count(value, "burst", "requests", "10", advice)
 }
 
 /// As how many requests one counts: 1 to `u32::MAX`.
 pub(crate) fn cost(value: &Value) -> Result<NonZeroU32> {
     let advice = "would count no request: write 1 or more, or remove the quota";
-    requests(value, "cost", "5", advice)
+    count(value, "cost", "requests", "5", advice)
+}
+
+/// How many attempts lead to a lock: 1 to 1,000.
+pub(crate) fn attempts(value: &Value) -> Result<NonZeroU32> {
+    let advice = "would let nobody log in: write 1 or more";
+    let attempts = count(value, "lockout's limit", "attempts", "5", advice)?;
+    if attempts.get() > MAX_ATTEMPTS {
+        return Err(value.error(format!(
+            "a lockout remembers each attempt by itself, and so many guesses are no lock: write at most {MAX_ATTEMPTS}"
+        )));
+    }
+    Ok(attempts)
+}
+
+/// How long the first lock lasts, the second, and so on: each 1 ms to 366 days, and longer than the one before.
+pub(crate) fn lock_durations(value: &Value) -> Result<Vec<Duration>> {
+    let what = "lock's duration";
+    let lock = |duration| bounded(value, what, duration, DAYS_366, "366 days");
+    let durations = match literal(value) {
+        Some(Lit::Int(number)) => vec![lock(Duration::from_secs(integer(value, what, &number)?.into()))?],
+        Some(Lit::Str(text)) => {
+            let text = text.value();
+            let each = text
+                .split(',')
+                .map(|part| parse_duration(value, part.trim()).and_then(lock));
+            each.collect::<Result<Vec<_>>>()?
+        }
+        _ => {
+            return Err(value.error(
+                "a lock's duration is a literal, which the compiler can check: \"15m\", seconds, or several that rise, \
+                 such as \"1m, 5m, 15m, 1h\"",
+            ));
+        }
+    };
+    if durations.is_sorted_by(|earlier, later| earlier < later) {
+        Ok(durations)
+    } else {
+        Err(value.error(
+            "each lock lasts longer than the one before: write the durations in rising order, such as \
+             \"1m, 5m, 15m, 1h\", or only one",
+        ))
+    }
+}
+
+/// The path of a fn that names the client of a request. A single word that one of the `words` was meant by is none;
+/// `forms` is how the words are written.
+pub(crate) fn path_key(value: &Value, words: &[&str], forms: &[&str]) -> Result<KeyPath> {
+    if let Some(word) = value.word()
+        && let Some(near) = nearest(&word.to_string(), words)
+    {
+        return Err(value.error(format!("unknown key `{word}`: did you mean `{near}`?")));
+    }
+    let path = value.tokens();
+    syn::parse2::<ExprPath>(path.clone()).map_err(|_| {
+        value.error(format!(
+            "expected a key without quotes, one of {}, or the path of a fn of your own",
+            list(forms)
+        ))
+    })?;
+    let written = path.to_string().replace(' ', "");
+    Ok(KeyPath { path, written })
 }
 
 /// The time in which a quota is counted: 1 ms to 366 days, or whole seconds without a unit.
@@ -55,7 +133,7 @@ pub(crate) fn window(value: &Value) -> Result<Duration> {
         Some(Lit::Float(_)) => {
             return Err(value.error("a window is a whole number of seconds, such as `60`, or text, such as \"1500ms\""));
         }
-        Some(Lit::Str(text)) => parse_duration(value, &text)?,
+        Some(Lit::Str(text)) => parse_duration(value, &text.value())?,
         _ => {
             return Err(value.error(
                 "a window is a literal, which the compiler can check: seconds, such as `60`, or text, such as \"1m\"",
@@ -139,6 +217,7 @@ pub(crate) fn text(value: &Value, what: &str, example: &str) -> Result<LitStr> {
 }
 
 const MAX_NAME: usize = 64;
+const MAX_ATTEMPTS: u32 = 1_000;
 const DAYS_366: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Units of a duration, in milliseconds.
@@ -150,12 +229,12 @@ const UNITS: [(&str, u64); 5] = [
     ("d", 24 * 60 * 60 * 1000),
 ];
 
-/// A number of requests; `zero` says why it cannot be none.
-fn requests(value: &Value, what: &str, example: &str, zero: &str) -> Result<NonZeroU32> {
+/// A number of `things`; `zero` says why it cannot be none.
+fn count(value: &Value, what: &str, things: &str, example: &str, zero: &str) -> Result<NonZeroU32> {
     let number = match literal(value) {
         Some(Lit::Int(number)) => integer(value, what, &number)?,
         Some(Lit::Float(_)) => {
-            return Err(value.error(format!("a {what} is a whole number of requests, such as `{example}`")));
+            return Err(value.error(format!("a {what} is a whole number of {things}, such as `{example}`")));
         }
         Some(Lit::Str(text)) if text.value().parse::<u32>().is_ok() => {
             return Err(value.error(format!("a {what} is a number: write `{}` without quotes", text.value())));
@@ -195,7 +274,7 @@ fn integer(value: &Value, what: &str, number: &LitInt) -> Result<u32> {
 /// A duration that needs its unit.
 fn duration(value: &Value) -> Result<Duration> {
     match literal(value) {
-        Some(Lit::Str(text)) => parse_duration(value, &text),
+        Some(Lit::Str(text)) => parse_duration(value, &text.value()),
         Some(Lit::Int(number)) if !number.base10_digits().starts_with('-') => {
             let digits = number.base10_digits();
             Err(value.error(format!(
@@ -206,8 +285,7 @@ fn duration(value: &Value) -> Result<Duration> {
     }
 }
 
-fn parse_duration(value: &Value, text: &LitStr) -> Result<Duration> {
-    let text = text.value();
+fn parse_duration(value: &Value, text: &str) -> Result<Duration> {
     let unit_at = text
         .find(|c: char| !c.is_ascii_digit() && c != '_')
         .unwrap_or(text.len());
@@ -243,7 +321,6 @@ fn bounded(value: &Value, what: &str, duration: Duration, max: Duration, max_tex
 
 #[cfg(test)]
 mod tests {
-    use proc_macro2::TokenStream;
     use quote::quote;
 
     use super::*;
@@ -325,6 +402,71 @@ mod tests {
         ] {
             let message = refusal(window(&value(tokens.clone())));
             assert!(message.contains(part), "{tokens}: {message}");
+        }
+    }
+
+    #[test]
+    fn attempts_are_few() {
+        assert_eq!(attempts(&value(quote!(1))).unwrap().get(), 1);
+        assert_eq!(attempts(&value(quote!(1_000))).unwrap().get(), 1_000);
+        for (tokens, part) in [
+            (quote!(0), "would let nobody log in"),
+            (quote!(1001), "at most 1000"),
+            (quote!(-5), "negative"),
+            (quote!(0.5), "whole number of attempts"),
+            (quote!("5"), "write `5` without quotes"),
+            (quote!(FIVE), "literal"),
+        ] {
+            let message = refusal(attempts(&value(tokens.clone())));
+            assert!(message.contains(part), "{tokens}: {message}");
+        }
+    }
+
+    #[test]
+    fn lock_durations_rise() {
+        for (tokens, millis) in [
+            (quote!(900), &[900_000][..]),
+            (quote!("15m"), &[900_000]),
+            (quote!("1m,5m ,  15m, 1h"), &[60_000, 300_000, 900_000, 3_600_000]),
+        ] {
+            let expected: Vec<_> = millis.iter().copied().map(Duration::from_millis).collect();
+            assert_eq!(lock_durations(&value(tokens)).unwrap(), expected);
+        }
+        for (tokens, part) in [
+            (quote!(0), "zero"),
+            (quote!("1m, 0s"), "zero"),
+            (quote!("1m, 367d"), "too long"),
+            (quote!("1m, 60s"), "rising order"),
+            (quote!("1h, 1m"), "rising order"),
+            (quote!("1m, 5m,"), "not a duration"),
+            (quote!("1m 5m"), "not a duration"),
+            (quote!(1.5), "literal"),
+            (quote!(["1m", "5m"]), "literal"),
+        ] {
+            let message = refusal(lock_durations(&value(tokens.clone())));
+            assert!(message.contains(part), "{tokens}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_ones_own_is_a_path_and_no_typo() {
+        let words = ["ip", "user"];
+        let of = |tokens| path_key(&value(tokens), &words, &words);
+        for (tokens, written) in [
+            (quote!(tenant), "tenant"),
+            (quote!(crate::keys::tenant), "crate::keys::tenant"),
+            (quote!(tenant::<u8>), "tenant::<u8>"),
+            (quote!(<Keys as Of>::key), "<KeysasOf>::key"),
+        ] {
+            assert_eq!(of(tokens).unwrap().written, written);
+        }
+        assert!(refusal(of(quote!(usr))).contains("did you mean `user`?"));
+        for tokens in [quote!("ip"), quote!(|_| None), quote!(5)] {
+            let message = refusal(of(tokens.clone()));
+            assert!(
+                message.contains("one of `ip`, `user`, or the path"),
+                "{tokens}: {message}"
+            );
         }
     }
 

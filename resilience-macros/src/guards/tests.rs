@@ -4,7 +4,10 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::*;
-use crate::args::entries;
+use crate::{
+    args::entries,
+    model::{LockoutKey, Mode},
+};
 
 fn parse(attribute: TokenStream) -> (Policy, Vec<String>) {
     let mut errors = Errors::default();
@@ -124,4 +127,36 @@ fn a_mistake_does_not_pass_for_a_repetition() {
     ));
     assert_eq!(errors.len(), 2, "{errors:?}");
     assert_eq!(policy.rate_limits.len(), 1);
+}
+
+#[test]
+fn a_lockout_carries_what_was_written() {
+    let (policy, errors) = parse(quote!(
+        lockout(5, "15m", key = ip),
+        lockout(
+            3,
+            "1m, 5m",
+            key = account("json:/user/na~1me"),
+            on_outage = "fail_local",
+            name = "login",
+            deadline = "50ms",
+            mode = "observe"
+        ),
+        lockout(5, 900, key = account("form:username")),
+        lockout(5, 900, key = keys::device),
+    ));
+    assert!(errors.is_empty(), "{errors:?}");
+    let [by_ip, by_json, by_form, by_fn] = &policy.lockouts[..] else {
+        panic!("{:?}", policy.lockouts)
+    };
+    assert_eq!((by_ip.attempts.get(), &by_ip.key), (5, &LockoutKey::Ip));
+    assert_eq!(by_ip.durations, [Duration::from_secs(900)]);
+    assert!(matches!(by_ip.on_outage, OnOutage::Closed) && by_ip.mode == Mode::Enforce);
+    assert_eq!(by_json.key, LockoutKey::Json("/user/na~1me".to_owned()));
+    assert_eq!(by_json.durations, [Duration::from_secs(60), Duration::from_secs(300)]);
+    assert!(matches!(by_json.on_outage, OnOutage::Local) && by_json.mode == Mode::Observe);
+    assert_eq!(by_json.name.as_ref().map(|name| name.as_str()), Some("login"));
+    assert_eq!(by_json.deadline, Some(Duration::from_millis(50)));
+    assert_eq!(by_form.key, LockoutKey::Form("username".to_owned()));
+    assert!(matches!(&by_fn.key, LockoutKey::Custom(key) if key.written == "keys::device"));
 }

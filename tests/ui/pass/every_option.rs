@@ -3,6 +3,15 @@
 use poem::handler;
 use resilience::{Identity, resilient};
 
+mod keys {
+    use poem::Request;
+    use resilience::Identity;
+
+    pub fn device(request: &Request) -> Option<String> {
+        Identity::of(request).map(|user| user.0.clone())
+    }
+}
+
 mod guards {
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,6 +71,12 @@ mod guards {
     rate_limit(100, "1h", key = user, algorithm = "token_bucket", burst = 100, cost = 1),
     rate_limit(100, "1d", key = user, algorithm = "token_bucket"),
     rate_limit(key = header("X-Tenant"), 30, "1h"),
+    lockout(5, "15m", key = account("json:/username")),
+    lockout(5u32, "1m, 5m,15m, 1h", key = account("form:username"), on_outage = "fail_closed", deadline = "100ms",),
+    lockout(key = account("json:/a~1b/0/~0"), 1, 1, on_outage = "fail_open", mode = "observe"),
+    lockout(1_000, "366d", key = ip, on_outage = "fail_local", name = "login/address", mode = "enforce"),
+    lockout(20, 900, key = user),
+    lockout(20, 900, key = crate::keys::device),
     guard(guards::COUNTER),
     guard(self::guards::deep::OTHER,),
     guard(guards::Always::<1>),

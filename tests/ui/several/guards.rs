@@ -11,7 +11,7 @@ use resilience::{Identity, resilient};
     rate_limit(-30, 0),
     rate_limt(30, 60),
     ,
-    lockout(5, "15m", key = ip),
+    lockout(5000, "15m"),
     deadline = 2
     breaker = "my breaker",
     deadline = "3s",
