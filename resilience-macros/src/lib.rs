@@ -74,6 +74,7 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// | `blocks_when` | `"on"` for a kill switch, `"off"` for a feature gate | `"on"` |
 /// | `stale` | how long the last known value serves in an outage before `default` does, 1 ms to 366 days | not at all |
 /// | `deadline` | bound of the look-up, 1 ms to 1 h | the builder's (100 ms) |
+/// | `mode` | `"enforce"`, or `"observe"`: the request passes, and what the flag would have done is in the log and in the metrics | `"enforce"` |
 ///
 /// ## `rate_limit`
 ///
@@ -83,13 +84,18 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 ///
 /// | option | value | default |
 /// |---|---|---|
-/// | `key` | who shares the quota: `ip`, `user` (needs `auth`), `global`, `header("x-tenant")` | `ip` |
+/// | `key` | who shares the quota: `ip`, `user` (needs `auth`), `global`, `header("x-tenant")`, or the path of a `fn(&poem::Request) -> Option<String>` | `ip` |
 /// | `algorithm` | `"sliding_window"`, `"fixed_window"` or `"token_bucket"` | `"sliding_window"` |
 /// | `burst` | how much a token bucket lets pass at once, 1 to the limit | the limit |
 /// | `cost` | as how many requests one counts, 1 to the limit, and to the burst of a token bucket | 1 |
 /// | `on_outage` | `"fail_open"` (pass), `"fail_closed"` (503) or `"fail_local"` (count in this process) | `"fail_open"` |
+/// | `local_share` | how much of the quota this process counts by itself with `"fail_local"`, `"1%"` to `"100%"` | `"100%"` |
 /// | `name` | shares the quota among all handlers that name it so | the handler's path, limit, window and key |
 /// | `deadline` | bound of the store's answer, 1 ms to 1 h | the builder's (80 ms) |
+/// | `mode` | `"enforce"`, or `"observe"`: it counts, the request passes, and what it would have done is in the log and in the metrics | `"enforce"` |
+///
+/// A fn of your own is asked after authentication, so that it may look at the `Identity` in the request. All requests for
+/// which it returns `None` share one bucket.
 ///
 /// ## `guard`
 ///
@@ -124,7 +130,7 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// 2. flags
 /// 3. `auth`
 /// 4. guards of your own, in the order in which they were written
-/// 5. rate limits by `user`
+/// 5. rate limits by `user`, and by fns of your own
 /// 6. the deadline starts, and the handler runs
 ///
 /// The first three are asked at the same time, the others after those have passed.
@@ -172,6 +178,7 @@ mod tests {
         flag ( "checkout" , default = false , blocks_when = "on" , stale = "30s" ) ,
         rate_limit ( 30 , "1m" , key = header ( "x-tenant" ) , algorithm = "fixed_window" , name = "api" ) ,
         rate_limit ( 1_000 , 86400 , key = user , algorithm = "token_bucket" , burst = 100 , cost = 5 ) ,
+        rate_limit ( 9 , 1 , key = a :: b , on_outage = "fail_local" , local_share = "25%" , mode = "observe" ) ,
         deadline = "2s" , breaker = "shared" , guard ( path :: to :: < A , B > :: GUARD ) ,"#;
 
     /// Expands, and checks that the result is either guarded or in error, never both and never neither.
