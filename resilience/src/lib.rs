@@ -52,6 +52,7 @@ mod bound;
 mod builder;
 mod chain;
 mod error;
+mod fields;
 mod install;
 mod observe;
 #[cfg(feature = "metrics")]

@@ -26,11 +26,13 @@ pub(crate) enum Answer {
     Default,
     /// The store could not tell, and the flag's last known value served.
     Stale,
+    /// It only observes, and would have rejected the request.
+    ObservedRejected,
 }
 
 impl Answer {
     #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Passed,
         Self::Rejected,
         Self::Unavailable,
@@ -38,6 +40,7 @@ impl Answer {
         Self::Local,
         Self::Default,
         Self::Stale,
+        Self::ObservedRejected,
     ];
 
     #[cfg(feature = "metrics")]
@@ -50,6 +53,7 @@ impl Answer {
             Self::Local => "fallback_local",
             Self::Default => "fallback_default",
             Self::Stale => "fallback_stale",
+            Self::ObservedRejected => "observed_rejected",
         }
     }
 }
@@ -157,6 +161,20 @@ impl Complaints {
 
     /// Says that a guard could not decide.
     pub(crate) fn say(&self, guard: &dyn Display, reason: &dyn Display) {
+        if let Some(unsaid) = self.due() {
+            tracing::warn!(%guard, %reason, unsaid, "a guard fell back");
+        }
+    }
+
+    /// Says what a guard would have answered that only observes.
+    pub(crate) fn would_have_rejected(&self, guard: &dyn Display, refusal: &dyn Display) {
+        if let Some(unsaid) = self.due() {
+            tracing::warn!(%guard, %refusal, unsaid, "would have rejected");
+        }
+    }
+
+    /// How many were left unsaid since the last one, if it is time for another.
+    fn due(&self) -> Option<u64> {
         let now = Clock::system().nanos();
         let last = self.last.load(Ordering::Relaxed);
         let due = last == 0 || now.saturating_sub(last) >= COMPLAINT_EVERY;
@@ -166,10 +184,10 @@ impl Complaints {
                 .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
-            let unsaid = self.unsaid.swap(0, Ordering::Relaxed);
-            tracing::warn!(%guard, %reason, unsaid, "a guard fell back");
+            Some(self.unsaid.swap(0, Ordering::Relaxed))
         } else {
             self.unsaid.fetch_add(1, Ordering::Relaxed);
+            None
         }
     }
 }

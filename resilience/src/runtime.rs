@@ -23,7 +23,7 @@ use crate::{
     breaker::{BreakerEvent, CircuitBreaker, State},
     builder::Builder,
     client::Callers,
-    guard::{auth::Authenticator, flag::LastKnown},
+    guard::{auth::Authenticator, flag::LastKnown, rate_limit::Blocked},
     observe::Observer,
     policy::{BreakerChoice, Policy},
     registry,
@@ -247,6 +247,7 @@ pub(crate) struct Settings {
     pub(crate) rate_limit_deadline: Duration,
     pub(crate) retry_after: Duration,
     pub(crate) callers: Callers,
+    pub(crate) remember_blocked: usize,
     pub(crate) rate_limit_headers: RateLimitHeaders,
     pub(crate) error_body: ErrorBody,
 }
@@ -262,6 +263,8 @@ pub(crate) struct Runtime {
     pub(crate) breakers: StoreBreakers,
     /// Counts for quotas that fail local.
     pub(crate) insurance: MemoryStore,
+    /// Whom the store has refused.
+    pub(crate) blocked: Blocked,
     pub(crate) observer: Observer,
     last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
     /// Sorted by the policy's address.
@@ -301,6 +304,7 @@ impl Runtime {
         insurance: MemoryStore,
     ) -> Self {
         Self {
+            blocked: Blocked::new(settings.remember_blocked),
             settings,
             store,
             authenticator,

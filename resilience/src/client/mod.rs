@@ -16,7 +16,7 @@ use std::{
 use poem::Request;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::address::Callers;
+pub(crate) use self::address::{Callers, ExemptIf};
 pub use self::{
     forwarded::ProxyHeader,
     network::{InvalidNetwork, Network},

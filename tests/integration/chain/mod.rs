@@ -4,6 +4,7 @@
 mod attribute;
 mod auth;
 mod authenticator;
+mod blocked;
 mod breakers;
 mod cancellation;
 mod concurrency;
@@ -12,6 +13,7 @@ mod flag;
 mod guards;
 mod install;
 mod metrics;
+mod observe;
 mod outage_log;
 mod proxies;
 mod rate_limit;
