@@ -280,7 +280,7 @@ fn lockout(lockout: &Lockout, private: &TokenStream) -> TokenStream {
     let deadline = deadline(lockout.deadline, private);
     let mode = mode(lockout.mode, private);
     quote! {
-        #private::Lockout::new(#attempts, &[#(#durations),*], #private::LockoutKey::#key)
+        #private::Lockout::new(#attempts, const { &[#(#durations),*] }, #private::LockoutKey::#key)
             .with_on_outage(#private::OnOutage::#on_outage)
             #name
             #deadline
