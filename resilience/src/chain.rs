@@ -7,7 +7,8 @@
 //! 3. phase B: quotas by user
 //! 4. the handler, inside its deadline
 //!
-//! What consumes something that a rejection must not consume stands after phase A.
+//! What consumes something that a rejection must not consume stands after phase A. Quotas that only observe are asked
+//! beside those of their phase. A phase whose quotas are known to refuse asks nobody.
 
 use std::time::Duration;
 
