@@ -155,11 +155,7 @@ impl Arguments {
             match entry {
                 Entry::Assigned(name, _) | Entry::Called(name, _) if !accepted.contains(&&*name.to_string()) => {
                     let word = name.to_string();
-                    let advice = errors::advice(&word, accepted);
-                    errors.push(Error::new(
-                        name.span(),
-                        format!("`{guard}` has no option `{word}`: {advice}"),
-                    ));
+                    errors.push(Error::new(name.span(), no_option(guard, &word, accepted)));
                     slips.extend(errors::nearest(&word, accepted).map(str::to_owned));
                 }
                 Entry::Called(name, _) => {
@@ -207,6 +203,16 @@ impl Arguments {
     pub(crate) fn mentions(&self, name: &str) -> bool {
         self.option(name).is_some() || self.slips.iter().any(|slip| slip == name)
     }
+}
+
+/// Says that a guard does not take this option, and why where somebody may well want it.
+fn no_option(guard: &Ident, word: &str, accepted: &[&str]) -> String {
+    if guard == "auth" && word == "mode" {
+        return "`auth` has no `mode`: one that only observes lets everybody in, with or without a key; for a handler that \
+                serves strangers too, drop `auth`"
+            .into();
+    }
+    format!("`{guard}` has no option `{word}`: {}", errors::advice(word, accepted))
 }
 
 #[cfg(test)]

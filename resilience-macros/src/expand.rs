@@ -208,6 +208,10 @@ fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
             let name = name.as_str();
             quote!(Header(#name))
         }
+        Key::Custom(key) => {
+            let key = key_fn(key, private);
+            quote!(Custom(#key))
+        }
     };
     let algorithm = match quota.algorithm {
         Algorithm::SlidingWindow => quote!(SlidingWindow),
@@ -223,11 +227,13 @@ fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
         quote!(.with_cost(#cost))
     });
     let on_outage = on_outage(quota.on_outage);
+    let local_share = quota.local_share.map(|percent| quote!(.with_local_share(#percent)));
     let name = quota.name.as_ref().map(|name| {
         let name = name.as_str();
         quote!(.with_name(#name))
     });
     let deadline = deadline(quota.deadline, private);
+    let mode = mode(quota.mode, private);
     quote! {
         #private::RateLimit::new(#limit, #window)
             .with_key(#private::Key::#key)
@@ -235,8 +241,10 @@ fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
             .with_on_outage(#private::OnOutage::#on_outage)
             #burst
             #cost
+            #local_share
             #name
             #deadline
+            #mode
     }
 }
 
@@ -270,7 +278,7 @@ fn lockout(lockout: &Lockout, private: &TokenStream) -> TokenStream {
         quote!(.with_name(#name))
     });
     let deadline = deadline(lockout.deadline, private);
-    let mode = (lockout.mode == Mode::Observe).then(|| quote!(.with_mode(#private::Mode::Observe)));
+    let mode = mode(lockout.mode, private);
     quote! {
         #private::Lockout::new(#attempts, const { &[#(#durations),*] }, #private::LockoutKey::#key)
             .with_on_outage(#private::OnOutage::#on_outage)
@@ -293,7 +301,8 @@ fn flag(flag: &Flag, private: &TokenStream) -> TokenStream {
         quote!(.with_stale(#stale))
     });
     let deadline = deadline(flag.deadline, private);
-    quote!(#private::Flag::new(#name, #default).with_blocks_when(#blocks_when) #stale #deadline)
+    let mode = mode(flag.mode, private);
+    quote!(#private::Flag::new(#name, #default).with_blocks_when(#blocks_when) #stale #deadline #mode)
 }
 
 fn auth(auth: &Auth, private: &TokenStream) -> TokenStream {
@@ -314,6 +323,10 @@ fn breaker(breaker: &Breaker) -> TokenStream {
             quote!(Named(#name))
         }
     }
+}
+
+fn mode(mode: Mode, private: &TokenStream) -> Option<TokenStream> {
+    (mode == Mode::Observe).then(|| quote!(.with_mode(#private::Mode::Observe)))
 }
 
 fn deadline(deadline: Option<Duration>, private: &TokenStream) -> Option<TokenStream> {

@@ -17,7 +17,7 @@ use syn::{
 use crate::{
     args::{Arguments, Entry, Value},
     errors::{self, Errors},
-    model::{Algorithm, Auth, Breaker, Flag, Key, OnOutage, Policy, RateLimit},
+    model::{Algorithm, Auth, Breaker, Flag, Key, Mode, OnOutage, Policy, RateLimit},
     value,
 };
 
@@ -95,8 +95,7 @@ impl Policy {
     }
 
     fn rate_limit(&mut self, guard: &Ident, list: &Group, errors: &mut Errors) -> Option<RateLimit> {
-        let options = ["key", "algorithm", "burst", "cost", "on_outage", "name", "deadline"];
-        let mut arguments = Arguments::parse(guard, list, 2, &options, errors);
+        let mut arguments = Arguments::parse(guard, list, 2, &RATE_LIMIT_OPTIONS, errors);
         let (limit, window) = (arguments.next(), arguments.next());
         if window.is_none() {
             errors.push(Error::new(
@@ -122,8 +121,13 @@ impl Policy {
             // One that was meant, but not written right, is unknown too.
             None => (!arguments.mentions("algorithm")).then(Algorithm::default),
         };
-        let on_outage = choice(&arguments, "on_outage", &ON_OUTAGE, errors).unwrap_or_default();
+        let on_outage = match arguments.option("on_outage") {
+            Some(value) => errors.keep(value::word(value, &ON_OUTAGE)),
+            None => (!arguments.mentions("on_outage")).then(OnOutage::default),
+        };
+        let local_share = local_share(&arguments, on_outage, errors);
         let deadline = option(&arguments, "deadline", value::deadline, errors);
+        let mode = choice(&arguments, "mode", &MODES, errors).unwrap_or_default();
         // All are read before any may leave: a mistake in one must not hide one in another.
         let limit = limit.and_then(|value| errors.keep(value::limit(&value)));
         let window = window.and_then(|value| errors.keep(value::window(&value)));
@@ -135,9 +139,11 @@ impl Policy {
             algorithm: algorithm.unwrap_or_default(),
             burst,
             cost,
-            on_outage,
+            on_outage: on_outage.unwrap_or_default(),
+            local_share,
             name: name?,
             deadline,
+            mode,
             span: guard.span(),
         })
     }
@@ -157,7 +163,23 @@ const FORMS: [(&str, &str); 7] = [
 /// Guards of which a handler has one at most.
 const ONCE: [&str; 3] = ["auth", "deadline", "breaker"];
 
-const KEYS: [&str; 4] = ["ip", "user", "global", "header(\"…\")"];
+const RATE_LIMIT_OPTIONS: [&str; 9] = [
+    "key",
+    "algorithm",
+    "burst",
+    "cost",
+    "on_outage",
+    "local_share",
+    "name",
+    "deadline",
+    "mode",
+];
+
+/// The words of a key, and how they are written.
+const KEYS: [&str; 4] = ["ip", "user", "global", "header"];
+const KEY_FORMS: [&str; 4] = ["ip", "user", "global", "header(\"…\")"];
+
+const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("observe", Mode::Observe)];
 
 const ALGORITHMS: [(&str, Algorithm); 3] = [
     ("sliding_window", Algorithm::SlidingWindow),
@@ -218,6 +240,19 @@ fn burst_and_cost(
     (burst, cost)
 }
 
+/// Reads a share that means something only where this process counts.
+fn local_share(arguments: &Arguments, on_outage: Option<OnOutage>, errors: &mut Errors) -> Option<u8> {
+    let value = arguments.option("local_share")?;
+    let share = errors.keep(value::percent(value));
+    if matches!(on_outage, Some(OnOutage::Open | OnOutage::Closed)) {
+        errors.push(value.error(
+            "`local_share` says how much of the quota this process counts by itself in an outage, and only \
+             `on_outage = \"fail_local\"` counts then: write that, or remove `local_share`",
+        ));
+    }
+    share
+}
+
 fn auth(mode: &Value, errors: &mut Errors) -> Auth {
     errors.keep(fail_closed(mode));
     Auth::default()
@@ -255,7 +290,7 @@ fn fail_closed(mode: &Value) -> Result<()> {
 }
 
 fn flag(guard: &Ident, list: &Group, errors: &mut Errors) -> Option<Flag> {
-    let options = ["default", "blocks_when", "stale", "deadline"];
+    let options = ["default", "blocks_when", "stale", "deadline", "mode"];
     let mut arguments = Arguments::parse(guard, list, 1, &options, errors);
     let name = match arguments.next() {
         Some(value) => errors.keep(value::name(&value)),
@@ -278,12 +313,14 @@ fn flag(guard: &Ident, list: &Group, errors: &mut Errors) -> Option<Flag> {
     let blocks_when = choice(&arguments, "blocks_when", &[("on", true), ("off", false)], errors).unwrap_or(true);
     let stale = option(&arguments, "stale", value::stale, errors);
     let deadline = option(&arguments, "deadline", value::deadline, errors);
+    let mode = choice(&arguments, "mode", &MODES, errors).unwrap_or_default();
     Some(Flag {
         name: name?,
         default,
         blocks_when,
         stale,
         deadline,
+        mode,
         span: guard.span(),
     })
 }
@@ -301,11 +338,7 @@ fn key(value: &Value) -> Result<Key> {
         Some(word) if word == "header" => {
             Err(value.error("`header` needs the header's name: write `key = header(\"x-tenant\")`"))
         }
-        Some(word) => Err(value.error(format!(
-            "unknown key `{word}`: {}",
-            errors::advice(&word.to_string(), &KEYS)
-        ))),
-        None => Err(value.error(format!("expected a key without quotes, one of {}", errors::list(&KEYS)))),
+        _ => value::path_key(value, &KEYS, &KEY_FORMS).map(Key::Custom),
     }
 }
 

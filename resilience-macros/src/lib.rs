@@ -75,6 +75,7 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// | `blocks_when` | `"on"` for a kill switch, `"off"` for a feature gate | `"on"` |
 /// | `stale` | how long the last known value serves in an outage before `default` does, 1 ms to 366 days | not at all |
 /// | `deadline` | bound of the look-up, 1 ms to 1 h | the builder's (100 ms) |
+/// | `mode` | `"enforce"`, or `"observe"`: the request passes, and what the flag would have done is in the log and in the metrics | `"enforce"` |
 ///
 /// ## `rate_limit`
 ///
@@ -84,13 +85,18 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 ///
 /// | option | value | default |
 /// |---|---|---|
-/// | `key` | who shares the quota: `ip`, `user` (needs `auth`), `global`, `header("x-tenant")` | `ip` |
+/// | `key` | who shares the quota: `ip`, `user` (needs `auth`), `global`, `header("x-tenant")`, or the path of a `fn(&poem::Request) -> Option<String>` | `ip` |
 /// | `algorithm` | `"sliding_window"`, `"fixed_window"` or `"token_bucket"` | `"sliding_window"` |
 /// | `burst` | how much a token bucket lets pass at once, 1 to the limit | the limit |
 /// | `cost` | as how many requests one counts, 1 to the limit, and to the burst of a token bucket | 1 |
 /// | `on_outage` | `"fail_open"` (pass), `"fail_closed"` (503) or `"fail_local"` (count in this process) | `"fail_open"` |
+/// | `local_share` | how much of the quota this process counts by itself with `"fail_local"`, `"1%"` to `"100%"` | `"100%"` |
 /// | `name` | shares the quota among all handlers that name it so | the handler's path, limit, window and key |
 /// | `deadline` | bound of the store's answer, 1 ms to 1 h | the builder's (80 ms) |
+/// | `mode` | `"enforce"`, or `"observe"`: it counts, the request passes, and what it would have done is in the log and in the metrics | `"enforce"` |
+///
+/// A fn of your own is asked after authentication, so that it may look at the `Identity` in the request. All requests for
+/// which it returns `None` share one bucket.
 ///
 /// ## `lockout`
 ///
@@ -194,6 +200,7 @@ mod tests {
         rate_limit ( 30 , "1m" , key = header ( "x-tenant" ) , algorithm = "fixed_window" , name = "api" ) ,
         rate_limit ( 1_000 , 86400 , key = user , algorithm = "token_bucket" , burst = 100 , cost = 5 ) ,
         lockout ( 5 , "1m, 15m" , key = account ( "json:/username" ) , name = "login" , mode = "enforce" ) ,
+        rate_limit ( 9 , 1 , key = a :: b , on_outage = "fail_local" , local_share = "25%" , mode = "observe" ) ,
         deadline = "2s" , breaker = "shared" , guard ( path :: to :: < A , B > :: GUARD ) ,"#;
 
     /// Expands, and checks that the result is either guarded or in error, never both and never neither.

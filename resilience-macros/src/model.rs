@@ -43,6 +43,7 @@ pub(crate) struct Flag {
     pub(crate) blocks_when: bool,
     pub(crate) stale: Option<Duration>,
     pub(crate) deadline: Option<Duration>,
+    pub(crate) mode: Mode,
     pub(crate) span: Span,
 }
 
@@ -58,8 +59,11 @@ pub(crate) struct RateLimit {
     /// At most the limit, and the burst.
     pub(crate) cost: Option<NonZeroU32>,
     pub(crate) on_outage: OnOutage,
+    /// In percent, 1 to 100; only of a quota that fails local.
+    pub(crate) local_share: Option<u8>,
     pub(crate) name: Option<Name>,
     pub(crate) deadline: Option<Duration>,
+    pub(crate) mode: Mode,
     pub(crate) span: Span,
 }
 
@@ -78,6 +82,8 @@ pub(crate) enum Key {
     User,
     Global,
     Header(HeaderName),
+    /// A fn of the user's own.
+    Custom(KeyPath),
 }
 
 /// `lockout`

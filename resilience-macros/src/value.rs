@@ -65,6 +65,15 @@ pub(crate) fn cost(value: &Value) -> Result<NonZeroU32> {
     count(value, "cost", "requests", "5", advice)
 }
 
+/// A share in percent: `"1%"` to `"100%"`.
+pub(crate) fn percent(value: &Value) -> Result<u8> {
+    let share = text(value, "a share", "25%")?.value();
+    let percent = share.strip_suffix('%').and_then(|digits| digits.parse().ok());
+    percent
+        .filter(|percent| (1..=100).contains(percent))
+        .ok_or_else(|| value.error(format!("{share:?} is no share: write one from \"1%\" to \"100%\"")))
+}
+
 /// How many attempts lead to a lock: 1 to 1,000.
 pub(crate) fn attempts(value: &Value) -> Result<NonZeroU32> {
     let advice = "would let nobody log in: write 1 or more";
@@ -402,6 +411,28 @@ mod tests {
         ] {
             let message = refusal(window(&value(tokens.clone())));
             assert!(message.contains(part), "{tokens}: {message}");
+        }
+    }
+
+    #[test]
+    fn shares_are_in_percent() {
+        for (tokens, share) in [(quote!("1%"), 1), (quote!("25%"), 25), (quote!("100%"), 100)] {
+            assert_eq!(percent(&value(tokens)).unwrap(), share);
+        }
+        for tokens in [
+            quote!("0%"),
+            quote!("101%"),
+            quote!("256%"),
+            quote!("25"),
+            quote!("%"),
+            quote!("-1%"),
+            quote!("2.5%"),
+            quote!("25 %"),
+            quote!(25),
+            quote!(0.25),
+        ] {
+            let message = refusal(percent(&value(tokens.clone())));
+            assert!(message.contains("share"), "{tokens}: {message}");
         }
     }
 

@@ -5,10 +5,10 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use poem::http::{HeaderName, HeaderValue};
 
 use crate::{
-    error::whole_seconds,
+    fields,
     guard::{flag::LastKnown, lockout::Lockouts},
     observe::{Complaints, Tally},
-    policy::{Algorithm, Flag, Key, Policy, RateLimit},
+    policy::{Algorithm, Flag, Key, Mode, OnOutage, Policy, RateLimit},
     runtime::{Runtime, Settings},
     store::Quota,
     store_breaker::{Operation, StoreBreaker},
@@ -31,8 +31,11 @@ pub(crate) struct Bound {
 /// The quotas of one phase.
 #[derive(Debug)]
 pub(crate) struct Quotas {
+    /// Those that decide.
     pub(crate) all: Vec<BoundQuota>,
-    /// One question is asked for all of them, so the shortest deadline is everybody's.
+    /// Those that only observe. Each is asked for by itself: it takes nothing from the others, nor they from it.
+    pub(crate) observed: Vec<BoundQuota>,
+    /// One question is asked for all that decide, so the shortest deadline is everybody's.
     pub(crate) deadline: Duration,
     pub(crate) breaker: Arc<StoreBreaker>,
     pub(crate) complaints: Complaints,
@@ -41,14 +44,27 @@ pub(crate) struct Quotas {
 #[derive(Debug)]
 pub(crate) struct BoundQuota {
     pub(crate) spec: RateLimit,
+    pub(crate) terms: Terms,
+    /// What this process counts by in an outage, where that is only a share of it.
+    share: Option<Terms>,
+    pub(crate) deadline: Duration,
+    pub(crate) tally: Tally,
+    /// What it would have answered, if it only observes.
+    pub(crate) would_have: Complaints,
+}
+
+/// What a quota counts by, and how the headers put it.
+#[derive(Debug)]
+pub(crate) struct Terms {
     pub(crate) quota: Quota,
     /// `x-ratelimit-limit`.
     pub(crate) limit: HeaderValue,
-    /// `"default"`: its name in the `RateLimit` fields, as a structured-field string.
-    pub(crate) item: String,
+    /// Its name in the `RateLimit` fields.
+    pub(crate) name: sfv::String,
     /// `"default";q=30;w=60`.
     pub(crate) policy_item: HeaderValue,
-    pub(crate) tally: Tally,
+    /// Changes with the limits. What was learnt under another version says nothing about these.
+    pub(crate) version: u64,
 }
 
 #[derive(Debug)]
@@ -61,6 +77,8 @@ pub(crate) struct BoundFlag {
     pub(crate) header: HeaderValue,
     pub(crate) tally: Tally,
     pub(crate) complaints: Complaints,
+    /// What it would have answered, if it only observes.
+    pub(crate) would_have: Complaints,
 }
 
 #[derive(Debug)]
@@ -106,6 +124,7 @@ impl Bound {
                     header: HeaderValue::from_str(spec.name).unwrap_or(HeaderValue::from_static("unnamed")),
                     tally: Tally::default(),
                     complaints: Complaints::default(),
+                    would_have: Complaints::default(),
                 })
                 .collect(),
             auth: policy.auth().map(|auth| BoundAuth {
@@ -131,14 +150,23 @@ impl Bound {
 }
 
 impl Quotas {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.observed.is_empty()
+    }
+
     fn new(policy: &Policy, specs: Vec<(RateLimit, String)>, settings: &Settings, breaker: Arc<StoreBreaker>) -> Self {
-        let own = |spec: &RateLimit| spec.deadline.unwrap_or(settings.rate_limit_deadline);
+        let bound = |(spec, name): (RateLimit, String)| {
+            let deadline = spec.deadline.unwrap_or(settings.rate_limit_deadline);
+            BoundQuota::new(policy, spec, &name, deadline)
+        };
+        let (all, observed): (Vec<_>, Vec<_>) = specs
+            .into_iter()
+            .map(bound)
+            .partition(|quota| quota.spec.mode == Mode::Enforce);
         Self {
-            deadline: specs.iter().map(|(spec, _)| own(spec)).min().unwrap_or_default(),
-            all: specs
-                .into_iter()
-                .map(|(spec, name)| BoundQuota::new(policy, spec, &name))
-                .collect(),
+            deadline: all.iter().map(|quota| quota.deadline).min().unwrap_or_default(),
+            all,
+            observed,
             breaker,
             complaints: Complaints::default(),
         }
@@ -146,24 +174,55 @@ impl Quotas {
 }
 
 impl BoundQuota {
-    fn new(policy: &Policy, spec: RateLimit, name: &str) -> Self {
-        // Names are printable ASCII without quotes and backslashes, so this is a structured-field string as it is.
-        let item = format!("\"{name}\"");
-        let policy_item = format!("{item};q={};w={}", spec.limit, whole_seconds(spec.window));
+    fn new(policy: &Policy, spec: RateLimit, name: &str, deadline: Duration) -> Self {
+        let quota = Quota {
+            id: quota_id(policy, &spec),
+            limit: spec.limit,
+            window: spec.window,
+            algorithm: spec.algorithm,
+            burst: spec.burst(),
+        };
+        let shares = spec.on_outage == OnOutage::FailLocal && spec.local_share < 100;
         Self {
-            quota: Quota {
-                id: quota_id(policy, &spec),
-                limit: spec.limit,
-                window: spec.window,
-                algorithm: spec.algorithm,
-                burst: spec.burst(),
-            },
-            policy_item: HeaderValue::from_str(&policy_item).expect("a name is printable ASCII"),
-            limit: HeaderValue::from(spec.limit),
-            item,
+            share: shares.then(|| Terms::new(share_of(&quota, spec.local_share), name)),
+            terms: Terms::new(quota, name),
+            deadline,
             spec,
             tally: Tally::default(),
+            would_have: Complaints::default(),
         }
+    }
+
+    /// What this process counts by in an outage.
+    pub(crate) fn local(&self) -> &Terms {
+        self.share.as_ref().unwrap_or(&self.terms)
+    }
+}
+
+impl Terms {
+    fn new(quota: Quota, name: &str) -> Self {
+        let name = fields::name(name);
+        Self {
+            policy_item: fields::policy_item(&name, quota.limit, quota.window),
+            limit: HeaderValue::from(quota.limit),
+            name,
+            quota,
+            version: 0,
+        }
+    }
+}
+
+/// So many percent of a quota, rounded down, and at least 1.
+fn share_of(quota: &Quota, percent: u8) -> Quota {
+    let share = |of: u32| {
+        u32::try_from(u64::from(of) * u64::from(percent) / 100)
+            .unwrap_or(of)
+            .max(1)
+    };
+    Quota {
+        limit: share(quota.limit),
+        burst: share(quota.burst),
+        ..quota.clone()
     }
 }
 
@@ -226,6 +285,30 @@ mod tests {
         assert_eq!(quota_id(&a, &shared), "=api:60000ms:sliding:ip");
         assert_eq!(quota_id(&a, &shared), quota_id(&b, &shared));
         assert_ne!(quota_id(&a, &shared), quota_id(&a, &shared.with_key(Key::Global)));
+    }
+
+    #[test]
+    fn a_share_is_rounded_down_and_never_nothing() {
+        let quota = |limit, burst| Quota {
+            id: "q".into(),
+            limit,
+            window: MINUTE,
+            algorithm: Algorithm::TokenBucket,
+            burst,
+        };
+        for (percent, of, share) in [
+            (25, (100, 10), (25, 2)),
+            (1, (100, 99), (1, 1)),
+            (33, (10, 1), (3, 1)),
+            (99, (u32::MAX, u32::MAX), (4_252_017_622, 4_252_017_622)),
+            (100, (7, 7), (7, 7)),
+        ] {
+            assert_eq!(
+                share_of(&quota(of.0, of.1), percent),
+                quota(share.0, share.1),
+                "{percent}% of {of:?}"
+            );
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! 5. the handler, inside its deadline
 //! 6. settling: what the answer makes of the attempt
 //!
-//! What consumes something that a rejection must not consume stands after phase A.
+//! What consumes something that a rejection must not consume stands after phase A. Quotas that only observe are asked
+//! beside those of their phase. A phase whose quotas are known to refuse asks nobody.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +18,7 @@ use poem::{Endpoint, IntoResponse, Request, Response};
 use smallvec::SmallVec;
 
 use crate::{
-    bound::{Bound, Quotas},
+    bound::Bound,
     deadline::{self, DeadlineExceeded},
     error::Error,
     guard::{
@@ -25,14 +26,13 @@ use crate::{
         auth::{AuthQuestion, Verified},
         flag,
         lockout::{self, LoginOutcome},
-        rate_limit::{self, Claim},
+        rate_limit::{Claims, QuotaQuestions},
     },
     install::Installed,
     observe::Answer,
     policy::Policy,
     question::{Asked, Pending, Phase, Question, ask_together},
     runtime::Runtime,
-    store::{Take, Taken},
     trail::Trail,
 };
 
@@ -108,10 +108,11 @@ async fn phase_a<'a>(
     trail: &mut Trail<'a>,
 ) -> Result<Option<Verified>, Error> {
     let asked = Asked::now();
-    let claims = rate_limit::claims(&bound.quotas, runtime, request);
-    let takes = rate_limit::takes(&claims);
+    let claims = Claims::new(&bound.quotas, runtime, request);
+    claims.check_known(runtime, asked, trail)?;
+    let takes = claims.takes();
     let mut phase = PhaseA {
-        quotas: QuotaQuestion::ask(runtime, &bound.quotas, &claims, &takes, asked),
+        quotas: QuotaQuestions::ask(runtime, &claims, &takes, asked),
         flags: bound.flags.iter().map(|flag| flag::ask(runtime, flag, asked)).collect(),
         auth: bound
             .auth
@@ -133,59 +134,24 @@ async fn phase_b<'a>(
     request: &Request,
     trail: &mut Trail<'a>,
 ) -> Result<(), Error> {
-    if bound.user_quotas.all.is_empty() {
+    if bound.user_quotas.is_empty() {
         return Ok(());
     }
     let asked = Asked::now();
-    let claims = rate_limit::claims(&bound.user_quotas, runtime, request);
-    let takes = rate_limit::takes(&claims);
+    let claims = Claims::new(&bound.user_quotas, runtime, request);
+    claims.check_known(runtime, asked, trail)?;
+    let takes = claims.takes();
     let mut phase = PhaseB {
-        quotas: QuotaQuestion::ask(runtime, &bound.user_quotas, &claims, &takes, asked),
+        quotas: QuotaQuestions::ask(runtime, &claims, &takes, asked),
         runtime,
         trail,
     };
     ask_together(&mut phase, asked).await
 }
 
-/// The question to all quotas of a phase that count the request; none if there are none.
-struct QuotaQuestion<'q, 'a> {
-    quotas: &'a Quotas,
-    claims: &'q [Claim<'a>],
-    takes: &'q [Take<'q>],
-    question: Option<Question<'q, Vec<Taken>>>,
-}
-
-impl<'q, 'a: 'q> QuotaQuestion<'q, 'a> {
-    fn ask(
-        runtime: &'a Runtime,
-        quotas: &'a Quotas,
-        claims: &'q [Claim<'a>],
-        takes: &'q [Take<'q>],
-        asked: Asked,
-    ) -> Self {
-        Self {
-            quotas,
-            claims,
-            takes,
-            question: (!takes.is_empty()).then(|| rate_limit::ask(runtime, quotas, takes, asked)),
-        }
-    }
-
-    fn pending(&mut self) -> Option<&mut dyn Pending> {
-        self.question.as_mut().map(|question| question as &mut dyn Pending)
-    }
-
-    fn read(&mut self, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
-        match &mut self.question {
-            None => Ok(()),
-            Some(question) => rate_limit::read(question, runtime, self.quotas, self.claims, self.takes, trail),
-        }
-    }
-}
-
 /// Quotas, flags, authentication: in this order.
 struct PhaseA<'q, 'a> {
-    quotas: QuotaQuestion<'q, 'a>,
+    quotas: QuotaQuestions<'q, 'a>,
     flags: SmallVec<[Question<'q, Option<bool>>; 2]>,
     auth: Option<AuthQuestion<'q>>,
     verified: Option<Verified>,
@@ -197,12 +163,12 @@ struct PhaseA<'q, 'a> {
 
 impl Phase for PhaseA<'_, '_> {
     fn len(&self) -> usize {
-        1 + self.flags.len() + 1
+        self.quotas.len() + self.flags.len() + 1
     }
 
     fn question(&mut self, index: usize) -> Option<&mut dyn Pending> {
-        match index.checked_sub(1) {
-            None => self.quotas.pending(),
+        match index.checked_sub(self.quotas.len()) {
+            None => self.quotas.question(index),
             Some(flag) => match self.flags.get_mut(flag) {
                 Some(question) => Some(question),
                 None => self.auth.as_mut()?.pending(),
@@ -211,8 +177,8 @@ impl Phase for PhaseA<'_, '_> {
     }
 
     fn read(&mut self, index: usize) -> Result<(), Error> {
-        let Some(index) = index.checked_sub(1) else {
-            return self.quotas.read(self.runtime, self.trail);
+        let Some(index) = index.checked_sub(self.quotas.len()) else {
+            return self.quotas.read(index, self.runtime, self.trail);
         };
         if let Some(question) = self.flags.get_mut(index) {
             return flag::read(question, self.runtime, &self.bound.flags[index], self.asked, self.trail);
@@ -226,22 +192,22 @@ impl Phase for PhaseA<'_, '_> {
 
 /// Quotas by user.
 struct PhaseB<'q, 'a> {
-    quotas: QuotaQuestion<'q, 'a>,
+    quotas: QuotaQuestions<'q, 'a>,
     runtime: &'a Runtime,
     trail: &'q mut Trail<'a>,
 }
 
 impl Phase for PhaseB<'_, '_> {
     fn len(&self) -> usize {
-        1
+        self.quotas.len()
     }
 
-    fn question(&mut self, _index: usize) -> Option<&mut dyn Pending> {
-        self.quotas.pending()
+    fn question(&mut self, index: usize) -> Option<&mut dyn Pending> {
+        self.quotas.question(index)
     }
 
-    fn read(&mut self, _index: usize) -> Result<(), Error> {
-        self.quotas.read(self.runtime, self.trail)
+    fn read(&mut self, index: usize) -> Result<(), Error> {
+        self.quotas.read(index, self.runtime, self.trail)
     }
 }
 

@@ -53,6 +53,7 @@ mod bound;
 mod builder;
 mod chain;
 mod error;
+mod fields;
 mod install;
 mod observe;
 #[cfg(feature = "metrics")]

@@ -16,8 +16,6 @@ pub(crate) enum Answer {
     Passed,
     /// It rejected the request.
     Rejected,
-    /// It would have rejected the request, and only observes.
-    ObservedRejected,
     /// It could not tell, and refused.
     Unavailable,
     /// It could not tell, and let the request pass.
@@ -28,6 +26,8 @@ pub(crate) enum Answer {
     Default,
     /// The store could not tell, and the flag's last known value served.
     Stale,
+    /// It only observes, and would have rejected the request.
+    ObservedRejected,
 }
 
 impl Answer {
@@ -35,12 +35,12 @@ impl Answer {
     pub(crate) const ALL: [Self; 8] = [
         Self::Passed,
         Self::Rejected,
-        Self::ObservedRejected,
         Self::Unavailable,
         Self::Open,
         Self::Local,
         Self::Default,
         Self::Stale,
+        Self::ObservedRejected,
     ];
 
     #[cfg(feature = "metrics")]
@@ -48,12 +48,12 @@ impl Answer {
         match self {
             Self::Passed => "passed",
             Self::Rejected => "rejected",
-            Self::ObservedRejected => "observed_rejected",
             Self::Unavailable => "unavailable",
             Self::Open => "fallback_open",
             Self::Local => "fallback_local",
             Self::Default => "fallback_default",
             Self::Stale => "fallback_stale",
+            Self::ObservedRejected => "observed_rejected",
         }
     }
 }
@@ -161,15 +161,20 @@ impl Complaints {
 
     /// Says that a guard could not decide.
     pub(crate) fn say(&self, guard: &dyn Display, reason: &dyn Display) {
-        self.throttled(|unsaid| tracing::warn!(%guard, %reason, unsaid, "a guard fell back"));
+        if let Some(unsaid) = self.due() {
+            tracing::warn!(%guard, %reason, unsaid, "a guard fell back");
+        }
     }
 
-    /// Says what a guard that only observes would have done.
-    pub(crate) fn observed(&self, guard: &dyn Display) {
-        self.throttled(|unsaid| tracing::info!(%guard, unsaid, "a guard that observes would have rejected"));
+    /// Says what a guard would have answered that only observes.
+    pub(crate) fn would_have_rejected(&self, guard: &dyn Display, refusal: &dyn Display) {
+        if let Some(unsaid) = self.due() {
+            tracing::warn!(%guard, %refusal, unsaid, "would have rejected");
+        }
     }
 
-    fn throttled(&self, say: impl FnOnce(u64)) {
+    /// How many were left unsaid since the last one, if it is time for another.
+    fn due(&self) -> Option<u64> {
         let now = Clock::system().nanos();
         let last = self.last.load(Ordering::Relaxed);
         let due = last == 0 || now.saturating_sub(last) >= COMPLAINT_EVERY;
@@ -179,10 +184,10 @@ impl Complaints {
                 .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
-            let unsaid = self.unsaid.swap(0, Ordering::Relaxed);
-            say(unsaid);
+            Some(self.unsaid.swap(0, Ordering::Relaxed))
         } else {
             self.unsaid.fetch_add(1, Ordering::Relaxed);
+            None
         }
     }
 }

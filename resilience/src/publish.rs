@@ -99,8 +99,10 @@ fn publish_answers(bound: &Bound) {
             }
         }
     };
-    for quota in bound.quotas.all.iter().chain(&bound.user_quotas.all) {
-        publish(format!("rate_limit:{}", quota.quota.id), &quota.tally);
+    for quotas in [&bound.quotas, &bound.user_quotas] {
+        for quota in quotas.all.iter().chain(&quotas.observed) {
+            publish(format!("rate_limit:{}", quota.terms.quota.id), &quota.tally);
+        }
     }
     for flag in &bound.flags {
         publish(format!("flag:{}", flag.spec.name), &flag.tally);

@@ -23,7 +23,7 @@ use crate::{
     breaker::{BreakerEvent, CircuitBreaker, State},
     builder::Builder,
     client::{Callers, ClientKey, InvalidAccount},
-    guard::{auth::Authenticator, flag::LastKnown, lockout::BodyBounds},
+    guard::{auth::Authenticator, flag::LastKnown, lockout::BodyBounds, rate_limit::Blocked},
     lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
     policy::{BreakerChoice, LockoutKey, Policy},
@@ -319,6 +319,7 @@ pub(crate) struct Settings {
     pub(crate) login_body: BodyBounds,
     pub(crate) retry_after: Duration,
     pub(crate) callers: Callers,
+    pub(crate) remember_blocked: usize,
     pub(crate) rate_limit_headers: RateLimitHeaders,
     pub(crate) error_body: ErrorBody,
 }
@@ -334,6 +335,8 @@ pub(crate) struct Runtime {
     pub(crate) breakers: StoreBreakers,
     /// Counts for quotas that fail local.
     pub(crate) insurance: MemoryStore,
+    /// Whom the store has refused.
+    pub(crate) blocked: Blocked,
     pub(crate) observer: Observer,
     last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
     /// Sorted by the policy's address.
@@ -373,6 +376,7 @@ impl Runtime {
         insurance: MemoryStore,
     ) -> Self {
         Self {
+            blocked: Blocked::new(settings.remember_blocked),
             settings,
             store,
             authenticator,

@@ -38,8 +38,9 @@ impl PolicySummary {
         let mut guards = quotas(&bound.quotas);
         guards.extend(bound.flags.iter().map(|flag| {
             let (on_off, default) = (on_off(flag.spec.blocks_when), on_off(flag.spec.default));
+            let observed = observed(flag.spec.mode);
             GuardSummary {
-                guard: format!("flag {} blocks when {on_off}", flag.spec.name),
+                guard: format!("flag {} blocks when {on_off}{observed}", flag.spec.name),
                 deadline: flag.deadline,
                 on_outage: match flag.spec.stale {
                     Some(stale) => format!("last value for {stale:?}, then {default}"),
@@ -139,15 +140,30 @@ fn quotas(quotas: &Quotas) -> Vec<GuardSummary> {
         let name = spec.name.map(|name| format!(" {name}")).unwrap_or_default();
         GuardSummary {
             guard: format!(
-                "rate_limit{name} {} in {:?} by {key}{algorithm}{cost}",
-                spec.limit, spec.window
+                "rate_limit{name} {} in {:?} by {key}{algorithm}{cost}{}",
+                spec.limit,
+                spec.window,
+                observed(spec.mode)
             ),
-            deadline: quotas.deadline,
-            on_outage: spec.on_outage.as_str().to_owned(),
+            deadline: match spec.mode {
+                Mode::Enforce => quotas.deadline,
+                Mode::Observe => quota.deadline,
+            },
+            on_outage: match (spec.on_outage, spec.local_share) {
+                (OnOutage::FailLocal, share @ ..100) => format!("fail_local with {share}%"),
+                (on_outage, _) => on_outage.as_str().to_owned(),
+            },
             breaker: Some(quotas.breaker.name().to_owned()),
         }
     };
-    quotas.all.iter().map(summary).collect()
+    quotas.all.iter().chain(&quotas.observed).map(summary).collect()
+}
+
+const fn observed(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "",
+        Mode::Observe => ", observed",
+    }
 }
 
 fn lockouts(lockouts: &Lockouts) -> Vec<GuardSummary> {
@@ -161,7 +177,7 @@ fn lockouts(lockouts: &Lockouts) -> Vec<GuardSummary> {
                 spec.attempts,
                 key_kind(spec.key),
                 durations.join(", "),
-                observing(spec.mode),
+                observed(spec.mode),
             ),
             deadline: lockout.deadline,
             on_outage: spec.on_outage.as_str().to_owned(),
@@ -174,14 +190,6 @@ fn lockouts(lockouts: &Lockouts) -> Vec<GuardSummary> {
         .iter()
         .partition(|lockout| matches!(lockout.spec.key, LockoutKey::Account(_)));
     known.into_iter().chain(accounts).map(summary).collect()
-}
-
-/// What a summary adds for a guard that does not decide.
-const fn observing(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Enforce => "",
-        Mode::Observe => ", observing",
-    }
 }
 
 const fn on_off(on: bool) -> &'static str {

@@ -7,8 +7,9 @@ use poem::{
 use smallvec::SmallVec;
 
 use crate::{
-    bound::{BoundFlag, BoundQuota},
-    error::{number, whole_seconds},
+    bound::{BoundFlag, Terms},
+    error::number,
+    fields::{self, RATELIMIT, RATELIMIT_POLICY},
     runtime::RateLimitHeaders,
     store::Taken,
 };
@@ -20,7 +21,7 @@ pub(crate) struct Trail<'a> {
     guards: Vec<&'static str>,
     limiter: Option<Fallback>,
     lockout: Option<Fallback>,
-    quotas: SmallVec<[(&'a BoundQuota, Taken); 2]>,
+    quotas: SmallVec<[(&'a Terms, Taken); 2]>,
 }
 
 /// How limits or lockouts fell back. Ordered by what an operator must know most: a later one hides an earlier one.
@@ -58,8 +59,8 @@ impl<'a> Trail<'a> {
         self.lockout = self.lockout.max(Some(to));
     }
 
-    pub(crate) fn quota_said(&mut self, quota: &'a BoundQuota, taken: Taken) {
-        self.quotas.push((quota, taken));
+    pub(crate) fn quota_said(&mut self, terms: &'a Terms, taken: Taken) {
+        self.quotas.push((terms, taken));
     }
 
     /// The headers that stand on the answer, whoever gives it.
@@ -80,58 +81,31 @@ impl<'a> Trail<'a> {
             headers.push((LOCKOUT_FALLBACK, HeaderValue::from_static(fallback.as_str())));
         }
         if families.legacy
-            && let Some((quota, taken)) = self.tightest()
+            && let Some((terms, taken)) = self.tightest()
         {
-            headers.push((LIMIT, quota.limit.clone()));
+            headers.push((LIMIT, terms.limit.clone()));
             headers.push((REMAINING, number(taken.remaining.into())));
         }
         if families.ietf && !self.quotas.is_empty() {
             headers.push((RATELIMIT_POLICY, self.ietf_policy()));
-            headers.push((RATELIMIT, self.ietf_state()));
+            let said = self.quotas.iter().map(|(terms, taken)| (&*terms.name, *taken));
+            headers.push((RATELIMIT, fields::state(said)));
         }
         DecidedHeaders(headers)
     }
 
     /// The quota that `x-ratelimit-*` shows: one that refuses before any other, else the one with the least remaining.
-    fn tightest(&self) -> Option<&(&'a BoundQuota, Taken)> {
+    fn tightest(&self) -> Option<&(&'a Terms, Taken)> {
         self.quotas
             .iter()
             .min_by_key(|(_, taken)| (taken.allowed, taken.remaining))
     }
 
     fn ietf_policy(&self) -> HeaderValue {
-        if let [(quota, _)] = &self.quotas[..] {
-            return quota.policy_item.clone();
+        match &self.quotas[..] {
+            [(terms, _)] => terms.policy_item.clone(),
+            several => fields::policies(several.iter().map(|(terms, _)| &terms.policy_item)),
         }
-        let items: Vec<_> = self
-            .quotas
-            .iter()
-            .map(|(quota, _)| quota.policy_item.as_bytes())
-            .collect();
-        HeaderValue::from_bytes(&items.join(&b", "[..])).expect("items of visible ASCII")
-    }
-
-    /// `"default";r=12;t=34`: on a refusal only the quotas that refuse.
-    fn ietf_state(&self) -> HeaderValue {
-        let refused = self.quotas.iter().any(|(_, taken)| !taken.allowed);
-        let mut list = SmallVec::<[u8; 96]>::new();
-        let mut digits = itoa::Buffer::new();
-        for (quota, taken) in &self.quotas {
-            if refused && taken.allowed {
-                continue;
-            }
-            if !list.is_empty() {
-                list.extend_from_slice(b", ");
-            }
-            list.extend_from_slice(quota.item.as_bytes());
-            list.extend_from_slice(b";r=");
-            list.extend_from_slice(digits.format(taken.remaining).as_bytes());
-            list.extend_from_slice(b";t=");
-            // Of a quota that refuses, what `Retry-After` is made of: the two never disagree.
-            let reset = if taken.allowed { taken.reset } else { taken.retry_after };
-            list.extend_from_slice(digits.format(whole_seconds(reset)).as_bytes());
-        }
-        HeaderValue::from_bytes(&list).expect("items of visible ASCII")
     }
 }
 
@@ -176,5 +150,3 @@ const LIMITER_FALLBACK: HeaderName = HeaderName::from_static("x-ratelimit-fallba
 const LOCKOUT_FALLBACK: HeaderName = HeaderName::from_static("x-lockout-fallback");
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");

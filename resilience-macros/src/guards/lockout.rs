@@ -3,11 +3,11 @@
 use proc_macro2::{Group, Ident};
 use syn::{Error, Result};
 
-use super::{ON_OUTAGE, choice, option};
+use super::{MODES, ON_OUTAGE, choice, option};
 use crate::{
     args::{Arguments, Value},
     errors::{self, Errors},
-    model::{Lockout, LockoutKey, Mode, OnOutage, Policy},
+    model::{Lockout, LockoutKey, OnOutage, Policy},
     value,
 };
 
@@ -16,8 +16,6 @@ const OPTIONS: [&str; 5] = ["key", "on_outage", "name", "deadline", "mode"];
 /// The words of a key, and how they are written.
 const KEYS: [&str; 3] = ["ip", "user", "account"];
 const KEY_FORMS: [&str; 3] = ["ip", "user", "account(\"json:/username\")"];
-
-const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("observe", Mode::Observe)];
 
 impl Policy {
     pub(super) fn lockout(&mut self, guard: &Ident, list: &Group, errors: &mut Errors) -> Option<Lockout> {

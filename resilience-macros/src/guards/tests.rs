@@ -54,15 +54,19 @@ fn long_forms_carry_what_was_written() {
             burst = 100,
             cost = 5,
             on_outage = "fail_local",
+            local_share = "25%",
             name = "daily",
-            deadline = "80ms"
+            deadline = "80ms",
+            mode = "observe"
         ),
+        rate_limit(30, 60, key = keys::device, mode = "enforce"),
         flag(
             "beta",
             blocks_when = "off",
             default = true,
             stale = "30s",
-            deadline = "100ms"
+            deadline = "100ms",
+            mode = "observe"
         ),
         auth("fail_closed", header = "X-Api-Key", deadline = "150ms"),
         breaker = "payments",
@@ -80,6 +84,11 @@ fn long_forms_carry_what_was_written() {
         (Some(100), Some(5))
     );
     assert!(matches!(quota.on_outage, OnOutage::Local));
+    assert_eq!((quota.local_share, quota.mode), (Some(25), Mode::Observe));
+    let by_fn = &policy.rate_limits[1];
+    assert!(matches!(&by_fn.key, Key::Custom(key) if key.written == "keys::device"));
+    assert_eq!((by_fn.local_share, by_fn.mode), (None, Mode::Enforce));
+    assert_eq!(policy.flags[0].mode, Mode::Observe);
     assert_eq!(quota.name.as_ref().map(|name| name.as_str()), Some("daily"));
     assert_eq!(quota.deadline, Some(Duration::from_millis(80)));
     let flag = &policy.flags[0];

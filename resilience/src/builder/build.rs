@@ -63,6 +63,9 @@ impl Builder {
         if self.login_body.limit == 0 {
             return Err(invalid("login_body_limit", "must be at least 1"));
         }
+        if self.remember_blocked > REMEMBER_BLOCKED_MAX {
+            return Err(invalid("remember_blocked", "must be at most 10,000,000"));
+        }
         if !(1..=128).contains(&self.ipv6_prefix) {
             return Err(invalid("ipv6_prefix", "must be from 1 to 128 bits"));
         }
@@ -86,6 +89,7 @@ impl Builder {
             trust_unix_sockets: self.trust_unix_sockets,
             proxy_header: self.proxy_header,
             exempt: networks("exempt", &self.exempt)?,
+            exempt_if: self.exempt_if.clone(),
             ipv6_prefix: self.ipv6_prefix,
         };
         if self.auth_header.is_some() && self.authenticator.is_some() {
@@ -107,6 +111,7 @@ impl Builder {
             login_body: self.login_body,
             retry_after: self.retry_after,
             callers,
+            remember_blocked: self.remember_blocked,
             rate_limit_headers: self.rate_limit_headers,
             error_body: self.error_body,
         })
@@ -151,6 +156,9 @@ impl Builder {
 
 /// Longest deadline of a guard. What takes longer is no guard.
 const DEADLINE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Most refusals that are remembered: some gigabytes.
+const REMEMBER_BLOCKED_MAX: usize = 10_000_000;
 
 /// What a Redis store takes for the longest wait between two attempts to connect.
 const RECONNECT_CAP: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60 * 60);

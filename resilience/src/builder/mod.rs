@@ -8,10 +8,12 @@ mod tests;
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use self::error::BuildError;
+use poem::Request;
+
 use crate::{
     body::ErrorBody,
     breaker::BreakerConfig,
-    client::{InvalidNetwork, Network, ProxyHeader},
+    client::{ExemptIf, InvalidNetwork, Network, ProxyHeader},
     guard::{auth::Authenticator, lockout::BodyBounds},
     policy::BreakerChoice,
     runtime::RateLimitHeaders,
@@ -39,9 +41,10 @@ use crate::{
 /// | [`trusted_proxies`](Self::trusted_proxies) | none: the connection's peer is the client |
 /// | [`trust_unix_sockets`](Self::trust_unix_sockets) | no |
 /// | [`proxy_header`](Self::proxy_header) | `X-Forwarded-For` |
-/// | [`exempt`](Self::exempt) | nobody |
+/// | [`exempt`](Self::exempt), [`exempt_if`](Self::exempt_if) | nobody |
 /// | [`ipv6_prefix`](Self::ipv6_prefix) | 64 bits |
 /// | [`local_capacity`](Self::local_capacity) | 100,000 clients |
+/// | [`remember_blocked`](Self::remember_blocked) | 10,000 refusals |
 /// | [`rate_limit_headers`](Self::rate_limit_headers) | both families |
 /// | [`error_body`](Self::error_body) | negotiated |
 #[derive(Debug)]
@@ -64,8 +67,10 @@ pub struct Builder {
     trust_unix_sockets: bool,
     proxy_header: ProxyHeader,
     exempt: Result<Vec<Network>, InvalidNetwork>,
+    exempt_if: ExemptIf,
     ipv6_prefix: u8,
     local_capacity: usize,
+    remember_blocked: usize,
     rate_limit_headers: RateLimitHeaders,
     error_body: ErrorBody,
 }
@@ -108,8 +113,10 @@ impl Default for Builder {
             trust_unix_sockets: false,
             proxy_header: ProxyHeader::default(),
             exempt: Ok(Vec::new()),
+            exempt_if: ExemptIf::default(),
             ipv6_prefix: 64,
             local_capacity: MemoryStore::DEFAULT_CAPACITY,
+            remember_blocked: 10_000,
             rate_limit_headers: RateLimitHeaders::default(),
             error_body: ErrorBody::default(),
         }
@@ -291,6 +298,30 @@ impl Builder {
         self
     }
 
+    /// Requests that no quota by `ip` counts, whoever sends them; all other quotas count them. Beside
+    /// [`exempt`](Self::exempt): a request is exempt if either says so. A second call replaces the first.
+    ///
+    /// Go by what only those can send whom you mean: anybody can copy a path, a `User-Agent` or any other header. It runs
+    /// once for each request to a handler with a quota by `ip`, before authentication, so it must be quick and must not
+    /// block. If it panics, the request ends as it would if the handler did.
+    ///
+    /// ```
+    /// # use resilience::Resilience;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), resilience::BuildError> {
+    /// let resilience = Resilience::builder()
+    ///     .memory()
+    ///     .exempt_if(|request| request.uri().path() == "/healthz")
+    ///     .build()?;
+    /// # drop(resilience);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn exempt_if(mut self, exempt: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        self.exempt_if = ExemptIf(Some(Arc::new(exempt)));
+        self
+    }
+
     /// How many bits of an IPv6 address tell clients apart, from 1 to 128. A household has a /64 at least.
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits;
@@ -300,6 +331,19 @@ impl Builder {
     /// How many clients the quotas that fail local can tell apart in this process.
     pub fn local_capacity(mut self, clients: usize) -> Self {
         self.local_capacity = clients;
+        self
+    }
+
+    /// How many refusals of quotas are remembered in this process; 0 remembers none.
+    ///
+    /// A client that the store has refused is refused for the rest of the wait that it was told without asking the store
+    /// again, whether the store is up or not: a flood costs it nothing. Each takes less than 500 bytes unless the handler's
+    /// path is very long, so that 10,000 of them take 5 MB; what finds no room is asked for once more. Lockouts are never
+    /// remembered, nor is what this process counts by itself in an outage.
+    ///
+    /// Whoever clears a client's count in the store by hand waits for what is remembered of it.
+    pub fn remember_blocked(mut self, refusals: usize) -> Self {
+        self.remember_blocked = refusals;
         self
     }
 

@@ -41,6 +41,7 @@ async fn options_that_make_no_sense_are_named() {
         (builder().ipv6_prefix(0), "`ipv6_prefix`"),
         (builder().ipv6_prefix(129), "`ipv6_prefix`"),
         (builder().local_capacity(0), "`local_capacity`"),
+        (builder().remember_blocked(10_000_001), "`remember_blocked`"),
         (Resilience::builder().redis("nonsense"), "`redis`"),
         (
             Resilience::builder().redis("redis://localhost").key_prefix("a b"),

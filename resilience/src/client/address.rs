@@ -1,6 +1,6 @@
 //! Whose request it is: the peer's, or that of somebody behind proxies which are trusted to say so.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use poem::{Addr, Request, http::HeaderMap};
 
@@ -20,13 +20,35 @@ pub(crate) struct Callers {
     pub(crate) trust_unix_sockets: bool,
     pub(crate) proxy_header: ProxyHeader,
     pub(crate) exempt: Vec<Network>,
+    pub(crate) exempt_if: ExemptIf,
     /// From 1 to 128.
     pub(crate) ipv6_prefix: u8,
 }
 
+/// What says of requests by their looks that no quota by address counts them.
+#[derive(Clone, Default)]
+pub(crate) struct ExemptIf(pub(crate) Option<Arc<Exemption>>);
+
+type Exemption = dyn Fn(&Request) -> bool + Send + Sync;
+
+impl ExemptIf {
+    fn says_so(&self, request: &Request) -> bool {
+        self.0.as_ref().is_some_and(|exempt| exempt(request))
+    }
+}
+
+impl fmt::Debug for ExemptIf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Some(Fn)" } else { "None" })
+    }
+}
+
 impl Callers {
-    /// The bucket that quotas by address count this request in; `None` for a client that they do not count.
+    /// The bucket that quotas by address count this request in; `None` for a request that they do not count.
     pub(crate) fn key(&self, request: &Request) -> Option<ClientKey> {
+        if self.exempt_if.says_so(request) {
+            return None;
+        }
         match self.caller(Peer::of(request), request.headers()) {
             Caller::Client(address) if contain(&self.exempt, address) => None,
             // What is exempt is a client that is known, never one that hides behind an exempt proxy.
@@ -121,6 +143,7 @@ mod tests {
             trust_unix_sockets: true,
             proxy_header,
             exempt: networks(&["10.0.0.9", "198.51.100.0/24"]),
+            exempt_if: ExemptIf::default(),
             ipv6_prefix: 64,
         }
     }

@@ -13,6 +13,7 @@ use crate::{
     bound::BoundFlag,
     error::Error,
     observe::Answer,
+    policy::Mode,
     question::{Asked, Question},
     runtime::Runtime,
     store_breaker::Operation,
@@ -66,7 +67,10 @@ pub(crate) fn read<'a>(
         }
         Err(outage) => {
             flag.complaints.about(&format_args!("flag:{}", flag.spec.name), &outage);
-            trail.flag_fell_back(flag);
+            // What an observing flag falls back to decides nothing that a client would need to know.
+            if flag.spec.mode == Mode::Enforce {
+                trail.flag_fell_back(flag);
+            }
             let stale = flag
                 .spec
                 .stale
@@ -81,12 +85,23 @@ pub(crate) fn read<'a>(
         flag.tally.count(fallback.unwrap_or(Answer::Passed));
         return Ok(());
     }
-    flag.tally.count(fallback.unwrap_or(Answer::Rejected));
-    Err(Error::feature_disabled(if flag.spec.blocks_when {
+    let refusal = Error::feature_disabled(if flag.spec.blocks_when {
         StatusCode::SERVICE_UNAVAILABLE
     } else {
         StatusCode::NOT_FOUND
-    }))
+    });
+    match flag.spec.mode {
+        Mode::Enforce => {
+            flag.tally.count(fallback.unwrap_or(Answer::Rejected));
+            Err(refusal)
+        }
+        Mode::Observe => {
+            flag.tally.count(Answer::ObservedRejected);
+            let guard = format_args!("flag:{}", flag.spec.name);
+            flag.would_have.would_have_rejected(&guard, &refusal);
+            Ok(())
+        }
+    }
 }
 
 #[cfg(test)]

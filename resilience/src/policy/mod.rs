@@ -175,7 +175,7 @@ pub enum Mode {
     #[default]
     Enforce,
     /// It is asked and counts, and the request passes whatever it says: what it would have done is in the log and in the
-    /// metrics.
+    /// metrics, and in no header. A request waits for its answer as for any other, up to the deadline of the guard.
     Observe,
 }
 

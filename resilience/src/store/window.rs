@@ -253,6 +253,8 @@ mod tests {
                 let aligned = admitted.iter().filter(|at| **at / rule.window == first / rule.window).count() as u64;
                 prop_assert!(aligned <= rule.limit);
                 if !rule.sliding {
+                    let within = admitted[nth..].iter().filter(|at| **at - first < rule.window).count() as u64;
+                    prop_assert!(within <= 2 * rule.limit);
                     continue;
                 }
                 for (more, last) in admitted[nth..].iter().enumerate() {

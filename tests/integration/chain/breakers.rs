@@ -155,7 +155,8 @@ async fn a_store_that_answers_nonsense_or_was_not_asked_leaves_the_breaker_alone
 #[tokio::test(start_paused = true)]
 async fn the_guards_own_rejections_are_not_failures() {
     let store = ScriptedStore::new().on_take(Answer::ok(super::full(ms(1_000))));
-    let resilience = over(&store).build().expect("valid settings");
+    // Each refusal is the store's own.
+    let resilience = over(&store).remember_blocked(0).build().expect("valid settings");
     let app = all_three.with(resilience.clone());
     for _ in 0..10 {
         assert_eq!(ask(&app, request(KEY)).await.status, 429);

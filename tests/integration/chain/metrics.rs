@@ -126,3 +126,39 @@ async fn fallbacks_and_transitions_are_published() {
         DebugValue::Counter(1)
     );
 }
+
+#[resilient(
+    flag("metrics-observed", default = false, mode = "observe"),
+    rate_limit(30, 60, name = "metrics-observed", mode = "observe")
+)]
+#[handler]
+async fn observed() {}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_have_been_rejected_is_published() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let store = ScriptedStore::new();
+    let resilience = over(&store).build().expect("valid settings");
+    let app = observed.with(resilience.clone());
+    ask(&app, request(&[])).await;
+    store.on_take(Answer::ok(full(ms(1)))).on_flag(Answer::ok(Some(true)));
+    ask(&app, request(&[])).await;
+    resilience.publish_metrics();
+
+    let recorded = recorded(&snapshotter);
+    for guard in [
+        "rate_limit:=metrics-observed:60000ms:sliding:ip",
+        "flag:metrics-observed",
+    ] {
+        for answer in ["passed", "observed_rejected"] {
+            let key = answers(guard, answer).replace("::measured", "::observed");
+            assert_eq!(
+                recorded.get(&key),
+                Some(&DebugValue::Counter(1)),
+                "{key} in {recorded:#?}"
+            );
+        }
+    }
+}

@@ -4,6 +4,7 @@
 mod attribute;
 mod auth;
 mod authenticator;
+mod blocked;
 mod breakers;
 mod cancellation;
 mod concurrency;
@@ -13,6 +14,7 @@ mod guards;
 mod install;
 mod lockout;
 mod metrics;
+mod observe;
 mod outage_log;
 mod proxies;
 mod rate_limit;

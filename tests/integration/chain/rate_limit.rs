@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use poem::{
-    Body, EndpointExt, Request, Route, get, handler,
+    Body, Endpoint, EndpointExt, Request, Route, get, handler,
     http::uri::Scheme,
     web::{LocalAddr, RemoteAddr},
 };
@@ -33,6 +33,37 @@ async fn by_user(Identity(user): Identity) -> String {
     user
 }
 
+/// The user's team, if they are of one.
+fn team(request: &Request) -> Option<String> {
+    let user = &Identity::of(request)?.0;
+    user.split_once('.').map(|(team, _)| team.to_owned())
+}
+
+#[resilient(auth = "fail_closed", rate_limit(1, 60, key = team))]
+#[handler]
+async fn by_team(Identity(user): Identity) -> String {
+    user
+}
+
+#[resilient(rate_limit(8, "1h", on_outage = "fail_local", local_share = "25%"))]
+#[handler]
+async fn a_quarter_here() {}
+
+#[resilient(rate_limit(3, "1h", cost = 2, on_outage = "fail_local", local_share = "1%"))]
+#[handler]
+async fn one_at_least() {}
+
+#[resilient(rate_limit(
+    100,
+    "1h",
+    algorithm = "token_bucket",
+    burst = 10,
+    on_outage = "fail_local",
+    local_share = "20%"
+))]
+#[handler]
+async fn a_fifth_of_a_bucket() {}
+
 #[resilient(rate_limit(2, 60, key = global, name = "rate-limit-shared"))]
 #[handler]
 async fn shares() {}
@@ -56,6 +87,14 @@ async fn closed() {}
 #[resilient(rate_limit(2, "1h", on_outage = "fail_local"))]
 #[handler]
 async fn local() {}
+
+async fn statuses(app: &impl Endpoint, times: usize) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for _ in 0..times {
+        statuses.push(ask(app, request(&[])).await.status.as_u16());
+    }
+    statuses
+}
 
 fn embedded() -> Resilience {
     let store = MemoryStore::new()
@@ -239,6 +278,79 @@ async fn this_process_counts_in_an_outage_and_hands_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_of_ones_own_knows_the_user_and_none_is_a_key_too() {
+    let store = MemoryStore::new()
+        .with_api_key("a", "red.ada")
+        .with_api_key("b", "red.bob")
+        .with_api_key("c", "blue.cid")
+        .with_api_key("d", "dan")
+        .with_api_key("e", "eve");
+    let app = super::app(by_team, Resilience::builder().store(store));
+    for (key, status) in [
+        ("wrong", 401),
+        ("a", 200),
+        ("b", 429),
+        ("c", 200),
+        ("d", 200),
+        ("e", 429),
+    ] {
+        let answered = ask(&app, request(&[("x-api-key", key)])).await;
+        assert_eq!(answered.status, status, "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_builder_exempts_no_quota_by_address_counts() {
+    let store = ScriptedStore::new();
+    let settings = || over(&store).exempt_if(|request| request.uri().path() == "/healthz");
+    let to = |path: &str| Request::builder().uri(path.parse().expect("a path")).finish();
+    let limited = app(by_address, settings());
+    let answered = ask(&limited, to("/healthz")).await;
+    assert_eq!((answered.status.as_u16(), answered.lines()), (200, Vec::new()));
+    assert_eq!(store.calls().take, 0);
+    ask(&limited, to("/health")).await;
+    assert_eq!(store.calls().take, 1);
+    ask(&app(by_everybody, settings()), to("/healthz")).await;
+    assert_eq!(store.calls().take, 2, "other quotas count it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_share_is_all_that_this_process_counts_by_and_the_headers_say_so() {
+    let store = ScriptedStore::new().on_take(Answer::unavailable());
+    let quarter = app(a_quarter_here, over(&store));
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let answered = ask(&quarter, request(&[])).await;
+        assert_eq!(answered.header("x-ratelimit-fallback").as_deref(), Some("local"));
+        assert_eq!(answered.header("x-ratelimit-limit").as_deref(), Some("2"));
+        let policy = answered.header("ratelimit-policy");
+        assert_eq!(policy.as_deref(), Some("\"default\";q=2;w=3600"));
+        seen.push((answered.status.as_u16(), answered.header("x-ratelimit-remaining")));
+    }
+    let remaining = |left: &str| Some(left.to_owned());
+    assert_eq!(
+        seen,
+        [(200, remaining("1")), (200, remaining("0")), (429, remaining("0"))]
+    );
+
+    store.on_take(Answer::ok(room(7, ms(1_000))));
+    let answered = ask(&quarter, request(&[])).await;
+    assert_eq!(answered.header("x-ratelimit-fallback"), None);
+    assert_eq!(
+        answered.header("x-ratelimit-limit").as_deref(),
+        Some("8"),
+        "the store is back"
+    );
+
+    store.on_take(Answer::unavailable());
+    assert_eq!(statuses(&app(one_at_least, over(&store)), 2).await, [200, 429]);
+    assert_eq!(
+        statuses(&app(a_fifth_of_a_bucket, over(&store)), 3).await,
+        [200, 200, 429]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limit_that_is_merely_exceeded_asks_nobody_else() {
     let store = ScriptedStore::new().on_take(Answer::ok(full(ms(1))));
     for _ in 0..3 {
@@ -246,6 +358,9 @@ async fn a_limit_that_is_merely_exceeded_asks_nobody_else() {
         assert_eq!(answered.summary(), (429, "rate_limited".into()));
         assert_eq!(answered.header("x-ratelimit-fallback"), None);
         assert_eq!(answered.header("retry-after").as_deref(), Some("1"), "never 0");
+        let answered = ask(&app(a_quarter_here, over(&store)), request(&[])).await;
+        assert_eq!(answered.summary(), (429, "rate_limited".into()));
+        assert_eq!(answered.header("x-ratelimit-limit").as_deref(), Some("8"));
     }
 }
 

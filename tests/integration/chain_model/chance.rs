@@ -6,7 +6,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use resilience::{
     BreakerChoice,
     guard::GuardOutage,
-    policy::{Algorithm, Key, OnOutage},
+    policy::{Algorithm, Key, Mode, OnOutage},
     store::{StoreErrorKind, Taken},
 };
 
@@ -28,9 +28,10 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
         option::of(breakers()),
         open(),
         select(&[Installed::With, Installed::Data][..]),
+        any::<bool>(),
     );
     (policy, runtime, vec(step(), 1..=3)).prop_map(|((quotas, flags, auth, guards, deadline), runtime, steps)| {
-        let (builders_breakers, policys_breakers, open, installed) = runtime;
+        let (builders_breakers, policys_breakers, open, installed, remembers) = runtime;
         let mut case = Case {
             quotas,
             flags,
@@ -41,6 +42,7 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
             policys_breakers,
             open,
             installed,
+            remembers,
             steps,
         };
         case.make_consistent();
@@ -103,22 +105,32 @@ fn quota() -> impl Strategy<Value = RateLimitPlan> {
                 OnOutage::FailLocal,
             ][..],
         ),
+        select(&[100, 100, 50, 34][..]),
         option::of(Just("named")),
         own_deadline(),
+        mode(),
     )
         .prop_map(
-            |(limit, seconds, key, (algorithm, burst, cost), on_outage, name, deadline)| RateLimitPlan {
-                limit,
-                seconds,
-                key,
-                algorithm,
-                burst,
-                cost,
-                on_outage,
-                name,
-                deadline,
+            |(limit, seconds, key, (algorithm, burst, cost), on_outage, local_share, name, deadline, mode)| {
+                RateLimitPlan {
+                    limit,
+                    seconds,
+                    key,
+                    algorithm,
+                    burst,
+                    cost,
+                    on_outage,
+                    local_share,
+                    name,
+                    deadline,
+                    mode,
+                }
             },
         )
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![4 => Just(Mode::Enforce), 1 => Just(Mode::Observe)]
 }
 
 /// How a quota counts, and as how much a request does.
@@ -131,13 +143,14 @@ fn algorithm() -> impl Strategy<Value = (Algorithm, Option<u32>, u32)> {
 fn flag() -> impl Strategy<Value = FlagPlan> {
     // How long ago the requests before began, and a millisecond less.
     let stale = option::of(millis(&[299, 300, 599, 600]));
-    (any::<bool>(), prop::bool::weighted(0.75), stale, own_deadline()).prop_map(
-        |(default, blocks_when, stale, deadline)| FlagPlan {
+    (any::<bool>(), prop::bool::weighted(0.75), stale, own_deadline(), mode()).prop_map(
+        |(default, blocks_when, stale, deadline, mode)| FlagPlan {
             name: "",
             default,
             blocks_when,
             stale,
             deadline,
+            mode,
         },
     )
 }

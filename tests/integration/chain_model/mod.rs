@@ -129,6 +129,7 @@ async fn through_the_chain(case: &Case) -> Vec<Seen> {
         .auth_deadline(AUTH_DEADLINE)
         .flag_deadline(FLAG_DEADLINE)
         .rate_limit_deadline(LIMIT_DEADLINE)
+        .remember_blocked(if case.remembers { 1_000 } else { 0 })
         .build()
         .expect("valid settings");
     open_breakers(case, &resilience, &store).await;

@@ -21,8 +21,11 @@ pub(super) struct Notes<'a> {
     pub(super) flags: Vec<&'static str>,
     pub(super) guards: Vec<&'static str>,
     pub(super) limiter: Vec<OnOutage>,
-    quotas: Vec<(&'a RateLimitPlan, String, Taken)>,
+    quotas: Vec<Said<'a>>,
 }
+
+/// A quota, its name, the limit that it counted by, and what it said.
+type Said<'a> = (&'a RateLimitPlan, String, u32, Taken);
 
 impl Refusal {
     pub(super) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
@@ -82,14 +85,14 @@ fn problem_details(status: u16, code: &str, message: &str) -> Value {
 impl<'a> Notes<'a> {
     pub(super) fn taken(
         &mut self,
-        answers: impl Iterator<Item = ((&'a RateLimitPlan, String), Taken)>,
+        answers: impl Iterator<Item = ((&'a RateLimitPlan, String), u32, Taken)>,
     ) -> Result<(), Refusal> {
         let mut longest = None;
-        for ((quota, name), taken) in answers {
+        for ((quota, name), limit, taken) in answers {
             if !taken.allowed {
                 longest = longest.max(Some(taken.retry_after));
             }
-            self.quotas.push((quota, name, taken));
+            self.quotas.push((quota, name, limit, taken));
         }
         let Some(wait) = longest.map(seconds) else {
             return Ok(());
@@ -115,23 +118,23 @@ impl<'a> Notes<'a> {
             "x-ratelimit-fallback",
             fell_back.into_iter().map(|(_, word)| word.to_owned()).collect(),
         ));
-        let refused = self.quotas.iter().any(|(_, _, taken)| !taken.allowed);
-        let shown = || self.quotas.iter().filter(|(_, _, taken)| !refused || !taken.allowed);
-        let mut tightest: Option<&(&RateLimitPlan, String, Taken)> = None;
+        let refused = self.quotas.iter().any(|(.., taken)| !taken.allowed);
+        let shown = || self.quotas.iter().filter(|(.., taken)| !refused || !taken.allowed);
+        let mut tightest: Option<&Said<'_>> = None;
         for quota in shown() {
-            if tightest.is_none_or(|(_, _, tightest)| quota.2.remaining < tightest.remaining) {
+            if tightest.is_none_or(|(.., tightest)| quota.3.remaining < tightest.remaining) {
                 tightest = Some(quota);
             }
         }
-        if let Some((quota, _, taken)) = tightest {
-            headers.push(("x-ratelimit-limit", vec![quota.limit.to_string()]));
+        if let Some((_, _, limit, taken)) = tightest {
+            headers.push(("x-ratelimit-limit", vec![limit.to_string()]));
             headers.push(("x-ratelimit-remaining", vec![taken.remaining.to_string()]));
-            let policies = self.quotas.iter().map(|(quota, name, _)| {
-                let RateLimitPlan { limit, seconds, .. } = quota;
+            let policies = self.quotas.iter().map(|(quota, name, limit, _)| {
+                let RateLimitPlan { seconds, .. } = quota;
                 format!("\"{name}\";q={limit};w={seconds}")
             });
             headers.push(("ratelimit-policy", vec![policies.collect::<Vec<_>>().join(", ")]));
-            let states = shown().map(|(_, name, taken)| {
+            let states = shown().map(|(_, name, _, taken)| {
                 let back = seconds(if taken.allowed { taken.reset } else { taken.retry_after });
                 format!("\"{name}\";r={};t={back}", taken.remaining)
             });

@@ -9,7 +9,7 @@ use poem::{
 use resilience::{
     BreakerChoice, Error, Identity,
     guard::{BoxError, BoxFuture, Guard, GuardOutage, Verdict},
-    policy::{Algorithm, Auth, Flag, Key, OnOutage, Policy, RateLimit},
+    policy::{Algorithm, Auth, Flag, Key, Mode, OnOutage, Policy, RateLimit},
     store::{StoreErrorKind, Taken},
     testing::{Answer, ScriptedStore},
 };
@@ -42,6 +42,8 @@ pub(super) struct Case {
     /// Those whose breakers are open; any of them opens one that they share.
     pub(super) open: Vec<Operation>,
     pub(super) installed: Installed,
+    /// Whether clients that the store has refused are remembered.
+    pub(super) remembers: bool,
     pub(super) steps: Vec<Step>,
 }
 
@@ -72,8 +74,11 @@ pub(super) struct RateLimitPlan {
     pub(super) burst: Option<u32>,
     pub(super) cost: u32,
     pub(super) on_outage: OnOutage,
+    /// In percent.
+    pub(super) local_share: u8,
     pub(super) name: Option<&'static str>,
     pub(super) deadline: Option<Duration>,
+    pub(super) mode: Mode,
 }
 
 #[derive(Clone, Debug)]
@@ -83,6 +88,7 @@ pub(super) struct FlagPlan {
     pub(super) blocks_when: bool,
     pub(super) stale: Option<Duration>,
     pub(super) deadline: Option<Duration>,
+    pub(super) mode: Mode,
 }
 
 #[derive(Clone, Debug)]
@@ -207,12 +213,19 @@ impl RateLimitPlan {
         matches!(self.key, Key::User)
     }
 
+    /// The share of this that one process counts by itself.
+    pub(super) fn local(&self, of: u32) -> u32 {
+        (of * u32::from(self.local_share) / 100).max(1)
+    }
+
     fn spec(&self) -> RateLimit {
         let mut spec = RateLimit::new(self.limit, Duration::from_secs(self.seconds))
             .with_key(self.key)
             .with_algorithm(self.algorithm)
             .with_cost(self.cost)
-            .with_on_outage(self.on_outage);
+            .with_on_outage(self.on_outage)
+            .with_local_share(self.local_share)
+            .with_mode(self.mode);
         spec = self.burst.map_or(spec, |burst| spec.with_burst(burst));
         spec = self.name.map_or(spec, |name| spec.with_name(name));
         self.deadline.map_or(spec, |deadline| spec.with_deadline(deadline))
@@ -221,7 +234,9 @@ impl RateLimitPlan {
 
 impl FlagPlan {
     fn spec(&self) -> Flag {
-        let mut spec = Flag::new(self.name, self.default).with_blocks_when(self.blocks_when);
+        let mut spec = Flag::new(self.name, self.default)
+            .with_blocks_when(self.blocks_when)
+            .with_mode(self.mode);
         spec = self.stale.map_or(spec, |stale| spec.with_stale(stale));
         self.deadline.map_or(spec, |deadline| spec.with_deadline(deadline))
     }

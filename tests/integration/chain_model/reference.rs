@@ -7,7 +7,7 @@ use poem::Endpoint;
 use resilience::{
     Identity,
     guard::GuardOutage,
-    policy::{Key, OnOutage},
+    policy::{Key, Mode, OnOutage},
     store::{MemoryStore, Quota, Store, Take, Taken},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -25,6 +25,8 @@ pub(super) struct Reference<'a> {
     case: &'a Case,
     insurance: MemoryStore,
     last_known: HashMap<&'static str, (bool, Instant)>,
+    /// What the store has refused: of which quota and whom, until when, and what it said.
+    refused: HashMap<(String, &'static str), (Instant, Taken)>,
 }
 
 impl<'a> Reference<'a> {
@@ -33,6 +35,7 @@ impl<'a> Reference<'a> {
             case,
             insurance: MemoryStore::new(),
             last_known: HashMap::new(),
+            refused: HashMap::new(),
         }
     }
 
@@ -84,7 +87,7 @@ impl<'a> Reference<'a> {
     }
 
     async fn limit(
-        &self,
+        &mut self,
         by_user: bool,
         step: &Step,
         user: Option<&'static str>,
@@ -93,7 +96,7 @@ impl<'a> Reference<'a> {
         let named = named(&self.case.quotas);
         let quotas: Vec<_> = named
             .into_iter()
-            .filter(|(quota, _)| quota.is_by_user() == by_user)
+            .filter(|(quota, _)| quota.is_by_user() == by_user && quota.mode == Mode::Enforce)
             .collect();
         let Some(within) = quotas
             .iter()
@@ -102,8 +105,44 @@ impl<'a> Reference<'a> {
         else {
             return Ok(());
         };
+        let asked = Instant::now();
+        let client = |quota: &RateLimitPlan| client(quota, step, user);
+        let remembered = quotas.iter().map(|(quota, name)| {
+            let (until, taken) = self.refused.get(&(name.clone(), client(quota)))?;
+            (*until > asked).then(|| Taken {
+                retry_after: *until - asked,
+                ..*taken
+            })
+        });
+        let remembered: Vec<_> = remembered.collect();
+        if remembered.iter().any(Option::is_some) {
+            let answers = quotas.into_iter().zip(remembered).map(|((quota, name), taken)| {
+                // It was not asked: nothing that it says shows.
+                let nothing = Taken {
+                    allowed: true,
+                    remaining: 0,
+                    retry_after: Duration::ZERO,
+                    reset: Duration::ZERO,
+                };
+                ((quota, name), quota.limit, taken.unwrap_or(nothing))
+            });
+            return notes.taken(answers);
+        }
         match self.ask(Operation::RateLimit, within, &step.store.take).await {
-            Some(taken) => notes.taken(quotas.into_iter().zip(taken)),
+            Some(taken) => {
+                let answers: Vec<_> = quotas
+                    .into_iter()
+                    .zip(taken)
+                    .map(|((quota, name), taken)| ((quota, name), quota.limit, taken))
+                    .collect();
+                for ((quota, name), _, taken) in answers.iter().filter(|(.., taken)| !taken.allowed) {
+                    if self.case.remembers {
+                        let until = asked + taken.retry_after;
+                        self.refused.insert((name.clone(), client(quota)), (until, *taken));
+                    }
+                }
+                notes.taken(answers.into_iter())
+            }
             None => {
                 if quotas.iter().any(|(quota, _)| quota.on_outage == OnOutage::FailClosed) {
                     notes.limiter.push(OnOutage::FailClosed);
@@ -116,7 +155,8 @@ impl<'a> Reference<'a> {
                     .filter(|(quota, _)| quota.on_outage == OnOutage::FailLocal);
                 let local: Vec<_> = local.collect();
                 let taken = self.count_here(&local, step, user).await;
-                notes.taken(local.into_iter().zip(taken))
+                let answers = local.into_iter().zip(taken);
+                notes.taken(answers.map(|((quota, name), taken)| ((quota, name), quota.local(quota.limit), taken)))
             }
         }
     }
@@ -130,20 +170,14 @@ impl<'a> Reference<'a> {
         let counted: Vec<_> = quotas
             .iter()
             .map(|(quota, name)| {
-                let client = match quota.key {
-                    Key::Ip | Key::Global => "everybody",
-                    Key::User => user.expect("it is verified"),
-                    Key::Header(_) => step.request.tenant.unwrap_or("nobody"),
-                    other => unreachable!("no policy here has {other:?}"),
-                };
                 let counted = Quota {
                     id: name.clone(),
-                    limit: quota.limit,
+                    limit: quota.local(quota.limit),
                     window: Duration::from_secs(quota.seconds),
                     algorithm: quota.algorithm,
-                    burst: quota.burst.unwrap_or(quota.limit),
+                    burst: quota.local(quota.burst.unwrap_or(quota.limit)),
                 };
-                (counted, client, quota.cost)
+                (counted, client(quota, step, user), quota.cost)
             })
             .collect();
         let takes: Vec<_> = counted
@@ -171,7 +205,9 @@ impl<'a> Reference<'a> {
                 on
             }
             None => {
-                notes.flags.push(flag.name);
+                if flag.mode == Mode::Enforce {
+                    notes.flags.push(flag.name);
+                }
                 let known = self
                     .last_known
                     .get(flag.name)
@@ -179,7 +215,7 @@ impl<'a> Reference<'a> {
                 known.map_or(flag.default, |(on, _)| *on)
             }
         };
-        if on == flag.blocks_when {
+        if on == flag.blocks_when && flag.mode == Mode::Enforce {
             let status = if flag.blocks_when { 503 } else { 404 };
             return Err(Refusal::new(
                 status,
@@ -251,6 +287,16 @@ impl<'a> Reference<'a> {
                 }
             },
         }
+    }
+}
+
+/// Whose bucket a request counts in.
+fn client(quota: &RateLimitPlan, step: &Step, user: Option<&'static str>) -> &'static str {
+    match quota.key {
+        Key::Ip | Key::Global => "everybody",
+        Key::User => user.expect("it is verified"),
+        Key::Header(_) => step.request.tenant.unwrap_or("nobody"),
+        other => unreachable!("no policy here has {other:?}"),
     }
 }
 

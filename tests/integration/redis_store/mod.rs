@@ -1,6 +1,7 @@
 //! What only a store outside of the process goes through: outages, hostile contents, and the way back.
 
 mod contents;
+mod flood;
 mod limiter;
 mod lockouts;
 mod old_server;

@@ -12,6 +12,10 @@ mod keys {
     }
 }
 
+fn by_path(request: &poem::Request) -> Option<String> {
+    Some(request.uri().path().to_owned())
+}
+
 mod guards {
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,12 +68,15 @@ mod guards {
 
 #[resilient(
     deadline = "2s",
-    rate_limit(1_000, "1d", key = global, algorithm = "fixed_window", on_outage = "fail_local", name = "daily"),
+    rate_limit(1_000, "1d", key = global, algorithm = "fixed_window", on_outage = "fail_local", name = "daily", local_share = "25%"),
     rate_limit(30u32, 60u32, key = ip, algorithm = "sliding_window", on_outage = "fail_open", deadline = "80ms",),
     rate_limit(30, "1m", key = user, on_outage = "fail_closed", cost = 30),
     rate_limit(100, "1m", key = user, algorithm = "token_bucket", burst = 10u32, cost = 10),
     rate_limit(100, "1h", key = user, algorithm = "token_bucket", burst = 100, cost = 1),
     rate_limit(100, "1d", key = user, algorithm = "token_bucket"),
+    rate_limit(100, "1d", key = keys::device, mode = "observe"),
+    rate_limit(100, "1d", key = crate::keys::device, mode = "enforce"),
+    rate_limit(100, "1d", key = by_path),
     rate_limit(key = header("X-Tenant"), 30, "1h"),
     lockout(5, "15m", key = account("json:/username")),
     lockout(5u32, "1m, 5m,15m, 1h", key = account("form:username"), on_outage = "fail_closed", deadline = "100ms",),
@@ -86,6 +93,8 @@ mod guards {
     flag("checkout", default = false),
     flag("beta", default = true, blocks_when = "off", deadline = "100ms", stale = "30s"),
     flag("sale", blocks_when = "on", default = false),
+    flag("trial", default = false, mode = "observe"),
+    flag("tried", default = false, mode = "enforce"),
 )]
 #[handler]
 async fn everything(Identity(user): Identity) -> String {

@@ -29,8 +29,8 @@ impl Stage<'_, '_> {
     pub(super) async fn ask_or_refuse(&mut self, call: &Call, named: Result<Vec<Counted>, Error>) -> Result<(), Error> {
         match (named, call.mode) {
             (Ok(attempts), _) => self.ask(call, attempts).await,
-            (Err(_), Mode::Observe) => {
-                self.would_have_refused(call);
+            (Err(mistake), Mode::Observe) => {
+                self.would_have_refused(call, &mistake);
                 Ok(())
             }
             (Err(mistake), Mode::Enforce) => {
@@ -64,11 +64,11 @@ impl Stage<'_, '_> {
     }
 
     /// What a lockout that only observes has found.
-    fn would_have_refused(&self, call: &Call) {
+    fn would_have_refused(&self, call: &Call, refusal: &Error) {
         for lockout in self.of(call) {
             lockout.tally.count(Answer::ObservedRejected);
         }
-        self.lockouts.complaints.observed(&"lockout");
+        self.lockouts.complaints.would_have_rejected(&"lockout", refusal);
     }
 
     /// The longest lock of those that refuse decides.
@@ -82,8 +82,8 @@ impl Stage<'_, '_> {
             // All or none: nothing was counted.
             self.pending.forget(attempts);
         }
-        if wait.is_some() && call.mode == Mode::Observe {
-            self.would_have_refused(call);
+        if let (Some(wait), Mode::Observe) = (wait, call.mode) {
+            self.would_have_refused(call, &Error::locked_out(wait));
             return Ok(());
         }
         for (attempt, begun) in attempts.iter().zip(begun) {

@@ -1,0 +1,235 @@
+//! Clients that the store has refused, remembered for the wait that it gave: a flood of them costs it nothing.
+
+use std::{
+    fmt,
+    hash::Hash,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use quick_cache::{Equivalent, sync::Cache};
+use tokio::time::Instant;
+
+use crate::store::{Take, Taken};
+
+/// What the store has refused, and until when a retry would be refused too.
+///
+/// A wait counts from the instant at which the question was asked, which is before the store looked: no request is
+/// refused after the wait that its client was told. Whatever is forgotten before costs one question more.
+pub(crate) struct Blocked {
+    /// `None` remembers nobody.
+    refusals: Option<Cache<Refused, Refusal>>,
+    epoch: Instant,
+    /// When the last wait of all ends, in nanoseconds since the epoch. While it is past there is nothing to look up.
+    horizon: AtomicU64,
+}
+
+/// A claim that was refused. A cheaper one may pass, and what was refused by other limits says nothing of these.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Refused {
+    quota: String,
+    client: String,
+    cost: u32,
+    version: u64,
+}
+
+/// A [`Refused`] that is looked up. Its fields come in the same order, so that it has the same hash.
+#[derive(Hash)]
+struct Asked<'a> {
+    quota: &'a str,
+    client: &'a str,
+    cost: u32,
+    version: u64,
+}
+
+impl Equivalent<Refused> for Asked<'_> {
+    fn equivalent(&self, refused: &Refused) -> bool {
+        self.client == refused.client
+            && self.quota == refused.quota
+            && self.cost == refused.cost
+            && self.version == refused.version
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    remaining: u32,
+    /// When a retry passes.
+    until: Instant,
+    reset: Instant,
+}
+
+impl Blocked {
+    /// Remembers so many claims, or none.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            refusals: (capacity > 0).then(|| Cache::new(capacity)),
+            epoch: Instant::now(),
+            horizon: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether no claim can be refused at `now` without a question.
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+        self.nanos(now) >= self.horizon.load(Ordering::Relaxed)
+    }
+
+    /// Notes what the store has said to a claim, under the limits of this `version`, when asked at `asked`.
+    pub(crate) fn learn(&self, take: &Take<'_>, version: u64, asked: Instant, taken: &Taken) {
+        let Some(refusals) = &self.refusals else { return };
+        let end = |wait: Duration| asked.checked_add(wait);
+        let (false, Some(until), Some(reset)) = (taken.allowed, end(taken.retry_after), end(taken.reset)) else {
+            return;
+        };
+        let refused = Refused {
+            quota: take.quota.id.clone(),
+            client: take.client.to_owned(),
+            cost: take.cost,
+            version,
+        };
+        let refusal = Refusal {
+            remaining: taken.remaining,
+            until,
+            reset,
+        };
+        refusals.insert(refused, refusal);
+        self.horizon.fetch_max(self.nanos(until), Ordering::Relaxed);
+    }
+
+    /// What the store would say to a claim at `now`, if it is known to refuse.
+    pub(crate) fn recall(&self, take: &Take<'_>, version: u64, now: Instant) -> Option<Taken> {
+        let asked = Asked {
+            quota: &take.quota.id,
+            client: take.client,
+            cost: take.cost,
+            version,
+        };
+        let refusals = self.refusals.as_ref()?;
+        let refusal = refusals.get(&asked)?;
+        if refusal.until <= now {
+            // Unless it was refused again meanwhile.
+            refusals.remove_if(&asked, |refusal| refusal.until <= now);
+            return None;
+        }
+        Some(Taken {
+            allowed: false,
+            remaining: refusal.remaining,
+            retry_after: refusal.until - now,
+            reset: refusal.reset.saturating_duration_since(now),
+        })
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.epoch);
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Debug for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocked")
+            .field("len", &self.refusals.as_ref().map_or(0, Cache::len))
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{policy::Algorithm, store::Quota};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const TICK: Duration = Duration::from_millis(1);
+
+    fn quota(id: &str) -> Quota {
+        Quota {
+            id: id.into(),
+            limit: 5,
+            window: MINUTE,
+            algorithm: Algorithm::SlidingWindow,
+            burst: 5,
+        }
+    }
+
+    fn refused(retry_after: Duration) -> Taken {
+        Taken {
+            allowed: false,
+            remaining: 2,
+            retry_after,
+            reset: retry_after + TICK,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_holds_for_its_wait_and_not_a_moment_longer() {
+        let blocked = Blocked::new(10);
+        let (quota, asked) = (quota("q"), Instant::now());
+        let take = Take {
+            quota: &quota,
+            client: "a",
+            cost: 1,
+        };
+        assert!(blocked.is_idle(asked));
+        blocked.learn(&take, 0, asked, &refused(MINUTE));
+        let just_before = asked + MINUTE - TICK;
+        assert!(!blocked.is_idle(just_before));
+        assert_eq!(blocked.recall(&take, 0, just_before), Some(refused(TICK)));
+        assert!(blocked.is_idle(asked + MINUTE));
+        assert_eq!(blocked.recall(&take, 0, asked + MINUTE), None);
+        assert_eq!(blocked.recall(&take, 0, just_before), None, "forgotten once it is over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_of_one_quota_one_client_one_cost_and_one_version() {
+        let blocked = Blocked::new(10);
+        let (one, other, now) = (quota("q"), quota("r"), Instant::now());
+        let take = |quota, client, cost| Take { quota, client, cost };
+        blocked.learn(&take(&one, "a", 2), 7, now, &refused(MINUTE));
+        assert!(blocked.recall(&take(&one, "a", 2), 7, now).is_some());
+        for (take, version) in [
+            (take(&other, "a", 2), 7),
+            (take(&one, "b", 2), 7),
+            (take(&one, "a", 1), 7),
+            (take(&one, "a", 2), 8),
+        ] {
+            assert_eq!(blocked.recall(&take, version, now), None, "{take:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_passed_and_what_never_ends_is_not_remembered() {
+        let blocked = Blocked::new(10);
+        let (quota, now) = (quota("q"), Instant::now());
+        let take = Take {
+            quota: &quota,
+            client: "a",
+            cost: 1,
+        };
+        let allowed = Taken {
+            allowed: true,
+            ..refused(MINUTE)
+        };
+        blocked.learn(&take, 0, now, &allowed);
+        blocked.learn(&take, 0, now, &refused(Duration::MAX - TICK));
+        assert!(blocked.is_idle(now));
+        let nobody = Blocked::new(0);
+        nobody.learn(&take, 0, now, &refused(MINUTE));
+        assert!(nobody.is_idle(now));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_million_clients_take_no_more_room_than_it_has() {
+        let blocked = Blocked::new(1_000);
+        let (quota, now) = (quota("q"), Instant::now());
+        for client in 0..1_000_000 {
+            let take = Take {
+                quota: &quota,
+                client: &format!("ip:{client}"),
+                cost: 1,
+            };
+            blocked.learn(&take, 0, now, &refused(MINUTE));
+        }
+        let len = blocked.refusals.as_ref().expect("it remembers").len();
+        assert!((500..=1_200).contains(&len), "{len}");
+    }
+}

@@ -1,0 +1,300 @@
+//! Quotas. All quotas of one phase that decide are taken together or not at all; each that only observes is asked for by
+//! itself.
+
+mod blocked;
+
+use std::{cell::OnceCell, time::Duration};
+
+use poem::Request;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+pub(crate) use self::blocked::Blocked;
+use super::auth::Identity;
+use crate::{
+    bound::{BoundQuota, Quotas, Terms},
+    client::ClientKey,
+    error::Error,
+    observe::Answer,
+    policy::{Key, OnOutage},
+    question::{Asked, Outage, Pending, Question},
+    runtime::Runtime,
+    store::{StoreError, StoreErrorKind, Take, Taken},
+    store_breaker::Operation,
+    trail::{Fallback, Trail},
+};
+
+/// One value for each quota of a phase: one or two, as a rule.
+type PerQuota<T> = SmallVec<[T; 2]>;
+
+/// A quota that counts the request, and who the request counts as.
+struct Claim<'a> {
+    quota: &'a BoundQuota,
+    client: ClientKey,
+}
+
+impl Claim<'_> {
+    fn take<'q>(&'q self, terms: &'q Terms) -> Take<'q> {
+        Take {
+            quota: &terms.quota,
+            client: self.client.as_str(),
+            cost: self.quota.spec.cost,
+        }
+    }
+
+    /// What this process counts in an outage.
+    fn local_take(&self) -> Take<'_> {
+        self.take(self.quota.local())
+    }
+}
+
+/// The claims of a request on the quotas of a phase. Quotas by address have none for an exempt client.
+pub(crate) struct Claims<'a> {
+    quotas: &'a Quotas,
+    /// On those that decide, then on those that observe.
+    all: PerQuota<Claim<'a>>,
+    deciding: usize,
+}
+
+impl<'a> Claims<'a> {
+    pub(crate) fn new(quotas: &'a Quotas, runtime: &Runtime, request: &Request) -> Self {
+        let address = OnceCell::new();
+        let claim = |quota: &'a BoundQuota| {
+            let client = match quota.spec.key {
+                // Once for all quotas: it may ask code of the user's own.
+                Key::Ip => address.get_or_init(|| runtime.settings.callers.key(request)).clone()?,
+                Key::Global => ClientKey::global(),
+                Key::Header(name) => ClientKey::header(request, name),
+                Key::Custom(key) => ClientKey::custom(key.of(request).as_deref()),
+                // The compiler has refused `key = user` without `auth`, and this phase comes after it.
+                Key::User => Identity::of(request).map_or_else(|| ClientKey::user(""), |user| ClientKey::user(&user.0)),
+            };
+            Some(Claim { quota, client })
+        };
+        let mut all: PerQuota<_> = quotas.all.iter().filter_map(claim).collect();
+        let deciding = all.len();
+        all.extend(quotas.observed.iter().filter_map(claim));
+        Self { quotas, all, deciding }
+    }
+
+    /// What the store is asked for, in the order of the claims.
+    pub(crate) fn takes(&self) -> PerQuota<Take<'_>> {
+        self.all.iter().map(|claim| claim.take(&claim.quota.terms)).collect()
+    }
+
+    /// Refuses what the store is known to refuse, in its words, so that nobody needs to ask it.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, if any quota that decides would give one.
+    pub(crate) fn check_known(&self, runtime: &Runtime, asked: Asked, trail: &mut Trail<'a>) -> Result<(), Error> {
+        if runtime.blocked.is_idle(asked.at) {
+            return Ok(());
+        }
+        let recall = |claim: &Claim<'_>| {
+            let terms = &claim.quota.terms;
+            runtime.blocked.recall(&claim.take(terms), terms.version, asked.at)
+        };
+        let known: PerQuota<_> = self.deciding().iter().map(recall).collect();
+        let Some(wait) = known.iter().flatten().map(|taken| taken.retry_after).max() else {
+            return Ok(());
+        };
+        for (claim, known) in self.deciding().iter().zip(known) {
+            if known.is_some() {
+                claim.quota.tally.count(Answer::Rejected);
+            }
+            trail.quota_said(&claim.quota.terms, known.unwrap_or(NOT_ASKED));
+        }
+        Err(Error::rate_limited(wait))
+    }
+
+    fn deciding(&self) -> &[Claim<'a>] {
+        &self.all[..self.deciding]
+    }
+
+    fn observing(&self) -> &[Claim<'a>] {
+        &self.all[self.deciding..]
+    }
+}
+
+/// Stands for a quota beside one that refuses: nothing but its policy shows.
+const NOT_ASKED: Taken = Taken {
+    allowed: true,
+    remaining: u32::MAX,
+    retry_after: Duration::ZERO,
+    reset: Duration::ZERO,
+};
+
+/// The questions to the quotas of a phase: one to all that decide, if any counts the request, then one to each that observes.
+pub(crate) struct QuotaQuestions<'q, 'a> {
+    claims: &'q Claims<'a>,
+    takes: &'q [Take<'q>],
+    deciding: Option<Question<'q, Vec<Taken>>>,
+    observing: SmallVec<[Question<'q, Vec<Taken>>; 1]>,
+    asked: Instant,
+}
+
+impl<'q, 'a: 'q> QuotaQuestions<'q, 'a> {
+    /// Asks for `takes`, which are those of the `claims`.
+    pub(crate) fn ask(runtime: &'a Runtime, claims: &'q Claims<'a>, takes: &'q [Take<'q>], asked: Asked) -> Self {
+        let breaker = &claims.quotas.breaker;
+        let ask = |takes: &'q [Take<'q>], within| {
+            Question::of_store(breaker, asked, within, |deadline| runtime.store.take(takes, deadline))
+        };
+        let (deciding, observing) = takes.split_at(claims.deciding);
+        Self {
+            claims,
+            takes: deciding,
+            deciding: (!deciding.is_empty()).then(|| ask(deciding, claims.quotas.deadline)),
+            observing: observing
+                .chunks(1)
+                .zip(claims.observing())
+                .map(|(take, claim)| ask(take, claim.quota.deadline))
+                .collect(),
+            asked: asked.at,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        1 + self.observing.len()
+    }
+
+    pub(crate) fn question(&mut self, index: usize) -> Option<&mut dyn Pending> {
+        let question = match index.checked_sub(1) {
+            None => self.deciding.as_mut()?,
+            Some(index) => &mut self.observing[index],
+        };
+        Some(question)
+    }
+
+    /// Reads the verdict, or what a quota that observes would have said.
+    pub(crate) fn read(&mut self, index: usize, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
+        let question = match index.checked_sub(1) {
+            None => self.deciding.as_mut(),
+            Some(index) => self.observing.get_mut(index),
+        };
+        let Some(question) = question else {
+            return Ok(());
+        };
+        let answer = question.read();
+        runtime.observer.note(Operation::RateLimit, &answer);
+        let expected = index.checked_sub(1).map_or(self.takes.len(), |_| 1);
+        let answer = answer.0.and_then(|taken| whole(taken, expected));
+        if let Some(index) = index.checked_sub(1) {
+            observe(&self.claims.observing()[index], self.claims.quotas, runtime, answer);
+            return Ok(());
+        }
+        match answer {
+            Ok(taken) => {
+                for ((claim, take), taken) in self.claims.deciding().iter().zip(self.takes).zip(&taken) {
+                    let version = claim.quota.terms.version;
+                    runtime.blocked.learn(take, version, self.asked, taken);
+                }
+                let answers = self.claims.deciding().iter().zip(taken);
+                settle(
+                    answers.map(|(claim, taken)| (claim.quota, &claim.quota.terms, taken)),
+                    trail,
+                    Answer::Passed,
+                )
+            }
+            Err(outage) => fall_back(&outage, self.claims, runtime, trail),
+        }
+    }
+}
+
+/// Answers of the number of questions.
+fn whole(taken: Vec<Taken>, expected: usize) -> Result<Vec<Taken>, Outage> {
+    if taken.len() == expected {
+        return Ok(taken);
+    }
+    let error = StoreError::new(StoreErrorKind::Answered, "the store did not answer for each quota");
+    Err(Outage::Failed(error))
+}
+
+/// What the quotas say while the store cannot: refusing outright comes first, so that it consumes nothing elsewhere.
+fn fall_back<'a>(outage: &Outage, claims: &Claims<'a>, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
+    claims.quotas.complaints.about(&"rate_limit", outage);
+    let falls = |to: OnOutage| {
+        let claims = claims.deciding().iter();
+        claims.filter(move |claim| claim.quota.spec.on_outage == to)
+    };
+
+    if falls(OnOutage::FailClosed).next().is_some() {
+        for claim in claims.deciding() {
+            claim.quota.tally.count(Answer::Unavailable);
+        }
+        trail.limiter_fell_back(Fallback::Closed);
+        return Err(unavailable(runtime));
+    }
+
+    for claim in falls(OnOutage::FailOpen) {
+        claim.quota.tally.count(Answer::Open);
+        trail.limiter_fell_back(Fallback::Open);
+    }
+
+    let local: PerQuota<_> = falls(OnOutage::FailLocal).collect();
+    if local.is_empty() {
+        return Ok(());
+    }
+    trail.limiter_fell_back(Fallback::Local);
+    let takes: PerQuota<_> = local.iter().map(|claim| claim.local_take()).collect();
+    let taken = runtime.insurance.take_now(&takes);
+    let answers = local.iter().zip(taken);
+    settle(
+        answers.map(|(claim, taken)| (claim.quota, claim.quota.local(), taken)),
+        trail,
+        Answer::Local,
+    )
+}
+
+fn unavailable(runtime: &Runtime) -> Error {
+    Error::limiter_unavailable().with_retry_after(runtime.settings.retry_after)
+}
+
+/// Notes what each quota said; the longest wait of those that refuse decides.
+fn settle<'a>(
+    answers: impl Iterator<Item = (&'a BoundQuota, &'a Terms, Taken)>,
+    trail: &mut Trail<'a>,
+    passed: Answer,
+) -> Result<(), Error> {
+    let mut wait = None;
+    for (quota, terms, taken) in answers {
+        if taken.allowed {
+            quota.tally.count(passed);
+        } else {
+            quota.tally.count(Answer::Rejected);
+            wait = wait.max(Some(taken.retry_after));
+        }
+        trail.quota_said(terms, taken);
+    }
+    match wait {
+        None => Ok(()),
+        Some(wait) => Err(Error::rate_limited(wait)),
+    }
+}
+
+/// Notes what a quota would have done. The request passes, and no header speaks of it.
+fn observe(claim: &Claim<'_>, quotas: &Quotas, runtime: &Runtime, answer: Result<Vec<Taken>, Outage>) {
+    let quota = claim.quota;
+    let (taken, passed) = match answer {
+        Ok(taken) => (taken, Answer::Passed),
+        Err(outage) => {
+            quotas.complaints.about(&"rate_limit", &outage);
+            match quota.spec.on_outage {
+                OnOutage::FailOpen => (Vec::new(), Answer::Open),
+                OnOutage::FailClosed => return would_have(quota, &unavailable(runtime)),
+                OnOutage::FailLocal => (runtime.insurance.take_now(&[claim.local_take()]), Answer::Local),
+            }
+        }
+    };
+    match taken.iter().find(|taken| !taken.allowed) {
+        None => quota.tally.count(passed),
+        Some(refused) => would_have(quota, &Error::rate_limited(refused.retry_after)),
+    }
+}
+
+fn would_have(quota: &BoundQuota, refusal: &Error) {
+    quota.tally.count(Answer::ObservedRejected);
+    let guard = format_args!("rate_limit:{}", quota.terms.quota.id);
+    quota.would_have.would_have_rejected(&guard, refusal);
+}
