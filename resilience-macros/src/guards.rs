@@ -16,7 +16,7 @@ use syn::{
 use crate::{
     args::{Arguments, Entry, Value},
     errors::{self, Errors},
-    model::{Algorithm, Auth, Breaker, Flag, Key, OnOutage, Policy, RateLimit},
+    model::{Algorithm, Auth, Breaker, Flag, Key, Numbers, OnOutage, Policy, RateLimit},
     value,
 };
 
@@ -93,7 +93,12 @@ impl Policy {
         let options = ["key", "algorithm", "burst", "cost", "on_outage", "name", "deadline"];
         let mut arguments = Arguments::parse(guard, list, 2, &options, errors);
         let (limit, window) = (arguments.next(), arguments.next());
-        if window.is_none() {
+        // A text that is no number is a name; `"30"` is a limit in quotes, which is told so below.
+        let named = limit
+            .as_ref()
+            .filter(|limit| window.is_none() && value::is_name(limit))
+            .cloned();
+        if window.is_none() && named.is_none() {
             errors.push(Error::new(
                 arguments.span,
                 "`rate_limit` needs a limit and a window: write `rate_limit(30, 60)` for 30 requests in 60 seconds",
@@ -120,15 +125,34 @@ impl Policy {
         let on_outage = choice(&arguments, "on_outage", &ON_OUTAGE, errors).unwrap_or_default();
         let deadline = option(&arguments, "deadline", value::deadline, errors);
         // All are read before any may leave: a mistake in one must not hide one in another.
+        if let Some(named) = named {
+            for option in ["name", "algorithm", "burst"] {
+                if let Some(value) = arguments.option(option) {
+                    errors.push(value.error(defined_elsewhere(option)));
+                }
+            }
+            let cost = option(&arguments, "cost", value::cost, errors);
+            return Some(RateLimit {
+                numbers: None,
+                name: Some(errors.keep(value::name(&named))?),
+                key: key?,
+                cost,
+                on_outage,
+                deadline,
+                span: guard.span(),
+            });
+        }
         let limit = limit.and_then(|value| errors.keep(value::limit(&value)));
         let window = window.and_then(|value| errors.keep(value::window(&value)));
         let (burst, cost) = burst_and_cost(&arguments, limit, algorithm, errors);
         Some(RateLimit {
-            limit: limit?,
-            window: window?,
+            numbers: Some(Numbers {
+                limit: limit?,
+                window: window?,
+                algorithm: algorithm.unwrap_or_default(),
+                burst,
+            }),
             key: key?,
-            algorithm: algorithm.unwrap_or_default(),
-            burst,
             cost,
             on_outage,
             name: name?,
@@ -164,6 +188,17 @@ const ON_OUTAGE: [(&str, OnOutage); 3] = [
     ("fail_closed", OnOutage::Closed),
     ("fail_local", OnOutage::Local),
 ];
+
+/// Why an option has no place beside a name that stands alone.
+fn defined_elsewhere(option: &str) -> String {
+    match option {
+        "name" => "the name stands first already: `rate_limit(\"api\")` is the quota of that name".to_owned(),
+        _ => format!(
+            "`{option}` belongs to the definition of the quota, which this name stands for: write it in the builder's \
+             `.limit(…)` or in the file of quotas"
+        ),
+    }
+}
 
 fn guard_names() -> [&'static str; 6] {
     FORMS.map(|(name, _)| name)

@@ -1,16 +1,15 @@
 //! A policy bound to a runtime: everything about it that does not change from request to request, worked out once.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use poem::http::{HeaderName, HeaderValue};
 
 use crate::{
-    error::whole_seconds,
     guard::flag::LastKnown,
+    limits::{NamedLimit, NamedLimits, Terms, TermsRef, named_family},
     observe::{Complaints, Tally},
-    policy::{Algorithm, Flag, Key, Policy, RateLimit},
-    runtime::{Runtime, Settings},
-    store::Quota,
+    policy::{Flag, Key, Policy, RateLimit},
+    runtime::Runtime,
     store_breaker::{Operation, StoreBreaker},
 };
 
@@ -40,14 +39,15 @@ pub(crate) struct Quotas {
 #[derive(Debug)]
 pub(crate) struct BoundQuota {
     pub(crate) spec: RateLimit,
-    pub(crate) quota: Quota,
-    /// `x-ratelimit-limit`.
-    pub(crate) limit: HeaderValue,
-    /// `"default"`: its name in the `RateLimit` fields, as a structured-field string.
-    pub(crate) item: String,
-    /// `"default";q=30;w=60`.
-    pub(crate) policy_item: HeaderValue,
+    /// What the handler's own numbers say, if it has any.
+    own: Option<Terms>,
+    /// What the name says: before the handler's own numbers, if it was defined elsewhere.
+    named: Option<Arc<NamedLimit>>,
+    /// Its name in metrics, whatever its numbers are at present.
+    #[cfg(feature = "metrics")]
+    pub(crate) label: String,
     pub(crate) tally: Tally,
+    pub(crate) complaints: Complaints,
 }
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Bound {
         let (user, other): (Vec<_>, Vec<_>) = named(policy)
             .into_iter()
             .partition(|(spec, _)| matches!(spec.key, Key::User | Key::Custom(_)));
-        let quotas = |specs| Quotas::new(policy, specs, settings, breaker(Operation::RateLimit));
+        let quotas = |specs| Quotas::new(policy, specs, runtime, breaker(Operation::RateLimit));
         Self {
             policy,
             quotas: quotas(other),
@@ -127,13 +127,13 @@ impl Bound {
 }
 
 impl Quotas {
-    fn new(policy: &Policy, specs: Vec<(RateLimit, String)>, settings: &Settings, breaker: Arc<StoreBreaker>) -> Self {
-        let own = |spec: &RateLimit| spec.deadline.unwrap_or(settings.rate_limit_deadline);
+    fn new(policy: &Policy, specs: Vec<(RateLimit, String)>, runtime: &Runtime, breaker: Arc<StoreBreaker>) -> Self {
+        let own = |spec: &RateLimit| spec.deadline.unwrap_or(runtime.settings.rate_limit_deadline);
         Self {
             deadline: specs.iter().map(|(spec, _)| own(spec)).min().unwrap_or_default(),
             all: specs
                 .into_iter()
-                .map(|(spec, name)| BoundQuota::new(policy, spec, &name))
+                .map(|(spec, name)| BoundQuota::new(policy, spec, &name, &runtime.limits))
                 .collect(),
             breaker,
             complaints: Complaints::default(),
@@ -142,23 +142,28 @@ impl Quotas {
 }
 
 impl BoundQuota {
-    fn new(policy: &Policy, spec: RateLimit, name: &str) -> Self {
-        // Names are printable ASCII without quotes and backslashes, so this is a structured-field string as it is.
-        let item = format!("\"{name}\"");
-        let policy_item = format!("{item};q={};w={}", spec.limit, whole_seconds(spec.window));
+    fn new(policy: &Policy, spec: RateLimit, name: &str, limits: &NamedLimits) -> Self {
+        let family = quota_family(policy, &spec);
+        let own = spec.limit.map(|limit| Terms::new(&family, limit, spec.key, name));
         Self {
-            quota: Quota {
-                id: quota_id(policy, &spec),
-                limit: spec.limit,
-                window: spec.window,
-                algorithm: spec.algorithm,
-                burst: spec.burst(),
-            },
-            policy_item: HeaderValue::from_str(&policy_item).expect("a name is printable ASCII"),
-            limit: HeaderValue::from(spec.limit),
-            item,
+            #[cfg(feature = "metrics")]
+            label: own.as_ref().map_or_else(
+                || format!("{family}:{}", crate::limits::key_id(spec.key)),
+                |own| own.quota.id.clone(),
+            ),
+            own,
+            named: spec.name.map(|name| limits.used(name, &spec)),
             spec,
             tally: Tally::default(),
+            complaints: Complaints::default(),
+        }
+    }
+
+    /// What holds now; `None` if nobody defines it.
+    pub(crate) fn terms(&self) -> Option<TermsRef<'_>> {
+        match (&self.named, &self.own) {
+            (None, own) => own.as_ref().map(|own| TermsRef::Fixed(own, 0)),
+            (Some(named), own) => named.terms(self.spec.key, own.as_ref()),
         }
     }
 }
@@ -181,28 +186,16 @@ fn named(policy: &Policy) -> Vec<(RateLimit, String)> {
     policy.rate_limits().iter().map(name).collect()
 }
 
-/// Tells the quota from all others in the store. A named one is shared by all that use the name; any other belongs to
-/// its handler, with its limit, window and key. What changes the meaning of a stored count is part of every id: a burst
-/// does not, since a bucket is stored as the time at which it will be full, nor does a cost.
-fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
-    let mut id = match spec.name {
-        Some(name) => format!("={name}"),
-        None => format!("{}::{}:{}", policy.module(), policy.name(), spec.limit),
-    };
-    let algorithm = match spec.algorithm {
-        Algorithm::SlidingWindow => "sliding",
-        Algorithm::FixedWindow => "fixed",
-        Algorithm::TokenBucket => "bucket",
-    };
-    let key = match spec.key {
-        Key::Ip => "ip",
-        Key::User => "user",
-        Key::Global => "global",
-        Key::Header(name) => name,
-        Key::Custom(key) => key.path(),
-    };
-    write!(id, ":{}ms:{algorithm}:{key}", spec.window.as_millis()).expect("a String takes all");
-    id
+/// What begins the id of a quota. A named one is shared by all that use the name; any other belongs to its handler, with
+/// its limit, window and key.
+fn quota_family(policy: &Policy, spec: &RateLimit) -> String {
+    match (spec.name, spec.limit) {
+        (Some(name), _) => named_family(name),
+        (None, limit) => {
+            let requests = limit.map_or(0, |limit| limit.requests());
+            format!("{}::{}:{requests}", policy.module(), policy.name())
+        }
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +203,13 @@ mod tests {
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
+
+    fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
+        let limit = spec.limit.expect("it has its own");
+        Terms::new(&quota_family(policy, spec), limit, spec.key, "default")
+            .quota
+            .id
+    }
 
     #[test]
     fn a_quota_is_its_handlers_unless_it_is_named() {

@@ -157,6 +157,7 @@ impl<'q, 'a: 'q> QuotaQuestion<'q, 'a> {
     }
 
     fn read(&mut self, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
+        rate_limit::undefined(runtime, self.claims, trail)?;
         match &mut self.question {
             None => Ok(()),
             Some(question) => rate_limit::read(question, runtime, self.quotas, self.claims, self.takes, trail),

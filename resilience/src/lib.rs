@@ -53,6 +53,7 @@ mod builder;
 mod chain;
 mod error;
 mod install;
+mod limits;
 mod observe;
 #[cfg(feature = "metrics")]
 mod publish;
@@ -70,12 +71,13 @@ pub use resilience_macros::resilient;
 
 pub use crate::{
     body::ErrorBody,
-    builder::{BuildError, Builder},
+    builder::{BuildError, Builder, LimitsFileError},
     client::ProxyHeader,
     error::Error,
     guard::auth::Identity,
     install::ResilienceEndpoint,
-    policy::BreakerChoice,
+    limits::{LimitInForce, LimitSource, Limits, LimitsError},
+    policy::{Algorithm, BreakerChoice, InvalidLimit, Limit, OnOutage},
     runtime::{BreakerView, Health, RateLimitHeaders, Resilience, VerifyError},
     summary::{GuardSummary, PolicySummary},
 };

@@ -100,7 +100,7 @@ fn publish_answers(bound: &Bound) {
         }
     };
     for quota in bound.quotas.all.iter().chain(&bound.user_quotas.all) {
-        publish(format!("rate_limit:{}", quota.quota.id), &quota.tally);
+        publish(format!("rate_limit:{}", quota.label), &quota.tally);
     }
     for flag in &bound.flags {
         publish(format!("flag:{}", flag.spec.name), &flag.tally);

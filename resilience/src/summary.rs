@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     bound::{Bound, Quotas},
-    policy::{Algorithm, Key, OnOutage},
+    policy::{Algorithm, Key, Limit, OnOutage},
 };
 
 /// The guards of one handler, in the order in which they run.
@@ -125,27 +125,40 @@ fn quotas(quotas: &Quotas) -> Vec<GuardSummary> {
             Key::Header(name) => format!("header {name}"),
             Key::Custom(key) => key.path().to_owned(),
         };
-        let algorithm = match spec.algorithm {
-            Algorithm::SlidingWindow => String::new(),
-            Algorithm::FixedWindow => ", fixed window".to_owned(),
-            Algorithm::TokenBucket => format!(", token bucket of {}", spec.burst()),
-        };
         let cost = match spec.cost {
             1 => String::new(),
             cost => format!(", cost {cost}"),
         };
         let name = spec.name.map(|name| format!(" {name}")).unwrap_or_default();
+        let limit = quota.terms().map(|terms| terms.in_force);
+        let algorithm = limit.map(|limit| algorithm(&limit)).unwrap_or_default();
         GuardSummary {
-            guard: format!(
-                "rate_limit{name} {} in {:?} by {key}{algorithm}{cost}",
-                spec.limit, spec.window
-            ),
+            guard: match limit {
+                Some(limit) => format!(
+                    "rate_limit{name} {} in {:?} by {key}{algorithm}{cost}",
+                    limit.requests(),
+                    limit.window()
+                ),
+                None => format!("rate_limit{name}, not defined"),
+            },
             deadline: quotas.deadline,
-            on_outage: spec.on_outage.as_str().to_owned(),
+            on_outage: limit
+                .and_then(|limit| limit.on_outage())
+                .unwrap_or(spec.on_outage)
+                .as_str()
+                .to_owned(),
             breaker: Some(quotas.breaker.name().to_owned()),
         }
     };
     quotas.all.iter().map(summary).collect()
+}
+
+fn algorithm(limit: &Limit) -> String {
+    match limit.algorithm() {
+        Algorithm::SlidingWindow => String::new(),
+        Algorithm::FixedWindow => ", fixed window".to_owned(),
+        Algorithm::TokenBucket => format!(", token bucket of {}", limit.bucket()),
+    }
 }
 
 const fn on_off(on: bool) -> &'static str {

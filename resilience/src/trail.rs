@@ -7,8 +7,9 @@ use poem::{
 use smallvec::SmallVec;
 
 use crate::{
-    bound::{BoundFlag, BoundQuota},
+    bound::BoundFlag,
     error::{number, whole_seconds},
+    limits::TermsRef,
     runtime::RateLimitHeaders,
     store::Taken,
 };
@@ -19,7 +20,7 @@ pub(crate) struct Trail<'a> {
     flags: Vec<&'a BoundFlag>,
     guards: Vec<&'static str>,
     limiter: Option<LimiterFallback>,
-    quotas: SmallVec<[(&'a BoundQuota, Taken); 2]>,
+    quotas: SmallVec<[(TermsRef<'a>, Taken); 2]>,
 }
 
 /// How the limiter fell back. Ordered by what an operator must know most: a later one hides an earlier one.
@@ -53,7 +54,7 @@ impl<'a> Trail<'a> {
         self.limiter = self.limiter.max(Some(to));
     }
 
-    pub(crate) fn quota_said(&mut self, quota: &'a BoundQuota, taken: Taken) {
+    pub(crate) fn quota_said(&mut self, quota: TermsRef<'a>, taken: Taken) {
         self.quotas.push((quota, taken));
     }
 
@@ -85,7 +86,7 @@ impl<'a> Trail<'a> {
     }
 
     /// The quota that `x-ratelimit-*` shows: one that refuses before any other, else the one with the least remaining.
-    fn tightest(&self) -> Option<&(&'a BoundQuota, Taken)> {
+    fn tightest(&self) -> Option<&(TermsRef<'a>, Taken)> {
         self.quotas
             .iter()
             .min_by_key(|(_, taken)| (taken.allowed, taken.remaining))

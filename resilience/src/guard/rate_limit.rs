@@ -8,6 +8,7 @@ use crate::{
     bound::{BoundQuota, Quotas},
     client::ClientKey,
     error::Error,
+    limits::TermsRef,
     observe::Answer,
     policy::{Key, OnOutage},
     question::{Asked, Outage, Question},
@@ -23,7 +24,24 @@ pub(crate) type PerQuota<T> = SmallVec<[T; 2]>;
 /// A quota that counts the request, and who the request counts as.
 pub(crate) struct Claim<'a> {
     quota: &'a BoundQuota,
+    /// What holds for this request, to its end; `None` if nobody defines the quota.
+    terms: Option<TermsRef<'a>>,
     client: ClientKey,
+}
+
+impl<'a> Claim<'a> {
+    fn new(quota: &'a BoundQuota, client: ClientKey) -> Self {
+        Self {
+            terms: quota.terms(),
+            quota,
+            client,
+        }
+    }
+
+    fn on_outage(&self) -> OnOutage {
+        let decided = self.terms.as_ref().and_then(|terms| terms.on_outage);
+        decided.unwrap_or(self.quota.spec.on_outage)
+    }
 }
 
 /// The claims of a request on the quotas of a phase. Quotas by address have none for an exempt client.
@@ -37,18 +55,22 @@ pub(crate) fn claims<'a>(quotas: &'a Quotas, runtime: &Runtime, request: &Reques
             // The compiler has refused `key = user` without `auth`, and this phase comes after it.
             Key::User => Identity::of(request).map_or_else(|| ClientKey::user(""), |user| ClientKey::user(&user.0)),
         };
-        Some(Claim { quota, client })
+        Some(Claim::new(quota, client))
     };
     quotas.all.iter().filter_map(claim).collect()
 }
 
+/// What to take: nothing if a quota that nobody defines refuses the request anyway.
 pub(crate) fn takes<'a>(claims: &'a [Claim<'_>]) -> PerQuota<Take<'a>> {
-    let take = |claim: &'a Claim<'_>| Take {
-        quota: &claim.quota.quota,
+    if claims.iter().any(is_refused_undefined) {
+        return PerQuota::new();
+    }
+    let take = |(claim, terms): (&'a Claim<'_>, &'a TermsRef<'_>)| Take {
+        quota: &terms.quota,
         client: claim.client.as_str(),
         cost: claim.quota.spec.cost,
     };
-    claims.iter().map(take).collect()
+    counting(claims).map(take).collect()
 }
 
 pub(crate) fn ask<'a>(
@@ -85,9 +107,36 @@ pub(crate) fn read<'a>(
     }
 }
 
-/// The quotas that count the request.
-fn counting<'a>(claims: &[Claim<'a>]) -> impl Iterator<Item = &'a BoundQuota> {
-    claims.iter().map(|claim| claim.quota)
+/// What quotas that nobody defines say: as in an outage, since there is no number to count to.
+pub(crate) fn undefined(runtime: &Runtime, claims: &[Claim<'_>], trail: &mut Trail<'_>) -> Result<(), Error> {
+    for claim in claims.iter().filter(|claim| claim.terms.is_none()) {
+        let name = claim.quota.spec.name.unwrap_or("default");
+        claim.quota.complaints.say(
+            &format_args!("rate_limit {name}"),
+            &"nobody defines this quota: `Resilience::verify` tells so at the start",
+        );
+        if !is_refused_undefined(claim) {
+            claim.quota.tally.count(Answer::Open);
+            trail.limiter_fell_back(LimiterFallback::Open);
+        }
+    }
+    if !claims.iter().any(is_refused_undefined) {
+        return Ok(());
+    }
+    claims
+        .iter()
+        .for_each(|claim| claim.quota.tally.count(Answer::Unavailable));
+    trail.limiter_fell_back(LimiterFallback::Closed);
+    Err(Error::limiter_unavailable().with_retry_after(runtime.settings.retry_after))
+}
+
+fn is_refused_undefined(claim: &Claim<'_>) -> bool {
+    claim.terms.is_none() && claim.on_outage() == OnOutage::FailClosed
+}
+
+/// The quotas that count the request, with their terms.
+fn counting<'c, 'a>(claims: &'c [Claim<'a>]) -> impl Iterator<Item = (&'c Claim<'a>, &'c TermsRef<'a>)> {
+    claims.iter().filter_map(|claim| Some((claim, claim.terms.as_ref()?)))
 }
 
 /// What the quotas say while the store cannot: refusing outright comes first, so that it consumes nothing elsewhere.
@@ -100,21 +149,21 @@ fn fall_back<'a>(
     trail: &mut Trail<'a>,
 ) -> Result<(), Error> {
     quotas.complaints.about(&"rate_limit", outage);
-    let falls = |to: OnOutage| move |(quota, _): &(&BoundQuota, &Take<'_>)| quota.spec.on_outage == to;
     let pairs = || counting(claims).zip(takes);
+    let falling = |to: OnOutage| pairs().filter(move |((claim, _), _)| claim.on_outage() == to);
 
-    if pairs().any(|pair| falls(OnOutage::FailClosed)(&pair)) {
-        pairs().for_each(|(quota, _)| quota.tally.count(Answer::Unavailable));
+    if falling(OnOutage::FailClosed).next().is_some() {
+        pairs().for_each(|((claim, _), _)| claim.quota.tally.count(Answer::Unavailable));
         trail.limiter_fell_back(LimiterFallback::Closed);
         return Err(Error::limiter_unavailable().with_retry_after(runtime.settings.retry_after));
     }
 
-    for (quota, _) in pairs().filter(falls(OnOutage::FailOpen)) {
-        quota.tally.count(Answer::Open);
+    for ((claim, _), _) in falling(OnOutage::FailOpen) {
+        claim.quota.tally.count(Answer::Open);
         trail.limiter_fell_back(LimiterFallback::Open);
     }
 
-    let (local, local_takes): (Vec<_>, Vec<_>) = pairs().filter(falls(OnOutage::FailLocal)).unzip();
+    let (local, local_takes): (Vec<_>, Vec<_>) = falling(OnOutage::FailLocal).unzip();
     if local.is_empty() {
         return Ok(());
     }
@@ -125,20 +174,20 @@ fn fall_back<'a>(
 }
 
 /// Notes what each quota said; the longest wait of those that refuse decides.
-fn settle<'a>(
-    answers: impl Iterator<Item = (&'a BoundQuota, Taken)>,
+fn settle<'c, 'a: 'c>(
+    answers: impl Iterator<Item = ((&'c Claim<'a>, &'c TermsRef<'a>), Taken)>,
     trail: &mut Trail<'a>,
     passed: Answer,
 ) -> Result<(), Error> {
     let mut wait = None;
-    for (quota, taken) in answers {
+    for ((claim, terms), taken) in answers {
         if taken.allowed {
-            quota.tally.count(passed);
+            claim.quota.tally.count(passed);
         } else {
-            quota.tally.count(Answer::Rejected);
+            claim.quota.tally.count(Answer::Rejected);
             wait = wait.max(Some(taken.retry_after));
         }
-        trail.quota_said(quota, taken);
+        trail.quota_said(terms.clone(), taken);
     }
     match wait {
         None => Ok(()),
