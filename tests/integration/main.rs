@@ -2,6 +2,7 @@
 
 mod chain;
 mod chain_model;
+mod limits;
 mod outage;
 mod redis_store;
 mod store_contract;

@@ -116,6 +116,10 @@ impl FileWatch {
         let Ok(says) = tokio::task::spawn_blocking(read).await else {
             return;
         };
+        self.hear(says, limits);
+    }
+
+    fn hear(&mut self, says: Result<String, String>, limits: &NamedLimits) {
         if says == self.settled {
             self.pending = None;
         } else if self.pending.as_ref() == Some(&says) {
@@ -140,5 +144,46 @@ impl FileWatch {
             },
             Err(reason) => tracing::warn!(%path, %reason, "the file of quotas cannot be read: what was in force stays"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::limits::LimitsFile;
+
+    #[test]
+    fn a_file_is_believed_when_it_says_the_same_twice_and_makes_sense() {
+        let says = |limit: u32| Ok(format!("[limits.api]\nlimit = {limit}\nwindow = 60"));
+        let text: String = says(1).unwrap_or_else(|never: String| never);
+        let file = LimitsFile {
+            path: PathBuf::from("limits.toml"),
+            text: text.clone(),
+        };
+        let limits = NamedLimits::new([], Some((file, document::from_toml(&text).unwrap())));
+        let mut watch = FileWatch::new(&limits).unwrap();
+        let mut heard = |says: Result<String, String>| {
+            watch.hear(says, &limits);
+            limits
+                .known("api")
+                .unwrap()
+                .in_force()
+                .limit
+                .map(|limit| limit.requests())
+        };
+        assert_eq!(heard(says(2)), Some(1));
+        assert_eq!(heard(Ok(String::new())), Some(1), "somebody is writing it");
+        assert_eq!(heard(says(2)), Some(1));
+        assert_eq!(heard(says(2)), Some(2));
+        for invalid in [says(0), Err("gone".to_owned()), Ok("[".to_owned())] {
+            assert_eq!(heard(invalid.clone()), Some(2));
+            assert_eq!(heard(invalid), Some(2));
+        }
+        assert_eq!(heard(says(3)), Some(2));
+        assert_eq!(heard(says(3)), Some(3));
+        assert_eq!(heard(Ok(String::new())), Some(3));
+        assert_eq!(heard(Ok(String::new())), None);
     }
 }
