@@ -125,8 +125,8 @@ impl Limits {
         self.runtime.limits.all().iter().map(|named| named.in_force()).collect()
     }
 
-    /// Changes a quota for all instances: here at once, elsewhere within a second. Kept over restarts, until it is set
-    /// again or [cleared](Self::clear).
+    /// Changes a quota for all instances: here at once, elsewhere within a second. Kept over restarts of the service, until it
+    /// is set again or [cleared](Self::clear), and as long as the store keeps its data.
     ///
     /// Counts go on where window, algorithm and key stay the same; otherwise they begin anew.
     ///

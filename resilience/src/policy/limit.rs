@@ -108,7 +108,7 @@ impl Limit {
         if !(WINDOW_MIN..=WINDOW_MAX).contains(&self.window) {
             return invalid("window", "must be from 1 ms to 366 days");
         }
-        if self.window.subsec_nanos() % 1_000_000 != 0 {
+        if !self.window.subsec_nanos().is_multiple_of(1_000_000) {
             return invalid("window", "must be whole milliseconds");
         }
         match self.burst {
