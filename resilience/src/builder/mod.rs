@@ -284,7 +284,7 @@ impl Builder {
     ///
     /// What a [file](Self::limits_file) or the [store](crate::Limits::set) says about a name comes before it.
     ///
-    /// ```
+    /// ```standalone_crate
     /// use std::time::Duration;
     ///
     /// use resilience::{Limit, Resilience, resilient};

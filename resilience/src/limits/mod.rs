@@ -39,7 +39,7 @@ const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The quotas that have a name, to look at and to change while the service runs. See
 /// [`Resilience::limits`](crate::Resilience::limits).
 ///
-/// ```
+/// ```standalone_crate
 /// use std::time::Duration;
 ///
 /// use resilience::{Limit, Resilience, resilient};
