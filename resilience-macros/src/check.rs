@@ -22,17 +22,23 @@ pub(crate) fn policy(policy: &Policy, errors: &mut Errors) {
     for (index, quota) in policy.rate_limits.iter().enumerate() {
         let earlier = &policy.rate_limits[..index];
         if let Some(name) = &quota.name
-            && earlier
-                .iter()
-                .any(|other| other.name == quota.name && other.window == quota.window)
+            && earlier.iter().any(|other| quota.shares_its_name(other))
         {
             errors.push(Error::new(
                 quota.span,
-                format!(
-                    "two quotas named \"{}\" with the same window would share one count: keep one of them, or give \
-                     them different names or windows",
-                    name.as_str()
-                ),
+                if quota.numbers.is_some() && earlier.iter().all(|other| other.numbers.is_some()) {
+                    format!(
+                        "two quotas named \"{}\" with the same window would share one count: keep one of them, or give \
+                         them different names or windows",
+                        name.as_str()
+                    )
+                } else {
+                    format!(
+                        "two quotas named \"{}\" would be one, wherever it is defined: keep one of them, or give them \
+                         different names",
+                        name.as_str()
+                    )
+                },
             ));
         } else if earlier.iter().any(|other| quota.repeats(other)) {
             errors.push(Error::new(

@@ -22,7 +22,7 @@ use syn::{Ident, Signature, ext::IdentExt, spanned::Spanned};
 
 use crate::{
     handler::Handler,
-    model::{Algorithm, Auth, Breaker, Flag, Key, Lockout, LockoutKey, Mode, OnOutage, Policy, RateLimit},
+    model::{Algorithm, Auth, Breaker, Flag, Key, Lockout, LockoutKey, Mode, Numbers, OnOutage, Policy, RateLimit},
     value::KeyPath,
 };
 
@@ -198,8 +198,6 @@ fn list<T>(guards: &[T], value: impl Fn(&T) -> TokenStream) -> Option<TokenStrea
 }
 
 fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
-    let limit = quota.limit.get();
-    let window = duration(quota.window, private);
     let key = match &quota.key {
         Key::Ip => quote!(Ip),
         Key::User => quote!(User),
@@ -213,36 +211,34 @@ fn rate_limit(quota: &RateLimit, private: &TokenStream) -> TokenStream {
             quote!(Custom(#key))
         }
     };
-    let algorithm = match quota.algorithm {
-        Algorithm::SlidingWindow => quote!(SlidingWindow),
-        Algorithm::FixedWindow => quote!(FixedWindow),
-        Algorithm::TokenBucket => quote!(TokenBucket),
-    };
-    let burst = quota.burst.map(|burst| {
-        let burst = burst.get();
-        quote!(.with_burst(#burst))
-    });
     let cost = quota.cost.map(|cost| {
         let cost = cost.get();
         quote!(.with_cost(#cost))
     });
     let on_outage = on_outage(quota.on_outage);
     let local_share = quota.local_share.map(|percent| quote!(.with_local_share(#percent)));
-    let name = quota.name.as_ref().map(|name| {
-        let name = name.as_str();
-        quote!(.with_name(#name))
-    });
+    let begin = match (&quota.numbers, &quota.name) {
+        (Some(numbers), name) => {
+            let numbers = self::numbers(numbers, private);
+            let name = name.as_ref().map(|name| {
+                let name = name.as_str();
+                quote!(.with_name(#name))
+            });
+            quote!(#numbers #name)
+        }
+        (None, name) => {
+            let name = name.as_ref().map_or("", |name| name.as_str());
+            quote!(#private::RateLimit::named(#name))
+        }
+    };
     let deadline = deadline(quota.deadline, private);
     let mode = mode(quota.mode, private);
     quote! {
-        #private::RateLimit::new(#limit, #window)
+        #begin
             .with_key(#private::Key::#key)
-            .with_algorithm(#private::Algorithm::#algorithm)
             .with_on_outage(#private::OnOutage::#on_outage)
-            #burst
             #cost
             #local_share
-            #name
             #deadline
             #mode
     }
@@ -292,6 +288,21 @@ fn lockout(lockout: &Lockout, private: &TokenStream) -> TokenStream {
 fn key_fn(key: &KeyPath, private: &TokenStream) -> TokenStream {
     let KeyPath { path, written } = key;
     quote!(#private::KeyFn::new(#written, #path))
+}
+
+fn numbers(numbers: &Numbers, private: &TokenStream) -> TokenStream {
+    let limit = numbers.limit.get();
+    let window = duration(numbers.window, private);
+    let algorithm = match numbers.algorithm {
+        Algorithm::SlidingWindow => quote!(SlidingWindow),
+        Algorithm::FixedWindow => quote!(FixedWindow),
+        Algorithm::TokenBucket => quote!(TokenBucket),
+    };
+    let burst = numbers.burst.map(|burst| {
+        let burst = burst.get();
+        quote!(.with_burst(#burst))
+    });
+    quote!(#private::RateLimit::new(#limit, #window).with_algorithm(#private::Algorithm::#algorithm) #burst)
 }
 
 fn flag(flag: &Flag, private: &TokenStream) -> TokenStream {

@@ -17,7 +17,7 @@ use syn::{
 use crate::{
     args::{Arguments, Entry, Value},
     errors::{self, Errors},
-    model::{Algorithm, Auth, Breaker, Flag, Key, Mode, OnOutage, Policy, RateLimit},
+    model::{Algorithm, Auth, Breaker, Flag, Key, Mode, Numbers, OnOutage, Policy, RateLimit},
     value,
 };
 
@@ -97,7 +97,12 @@ impl Policy {
     fn rate_limit(&mut self, guard: &Ident, list: &Group, errors: &mut Errors) -> Option<RateLimit> {
         let mut arguments = Arguments::parse(guard, list, 2, &RATE_LIMIT_OPTIONS, errors);
         let (limit, window) = (arguments.next(), arguments.next());
-        if window.is_none() {
+        // A text that is no number is a name; `"30"` is a limit in quotes, which is told so below.
+        let named = limit
+            .as_ref()
+            .filter(|limit| window.is_none() && value::is_name(limit))
+            .cloned();
+        if window.is_none() && named.is_none() {
             errors.push(Error::new(
                 arguments.span,
                 "`rate_limit` needs a limit and a window: write `rate_limit(30, 60)` for 30 requests in 60 seconds",
@@ -125,19 +130,41 @@ impl Policy {
             Some(value) => errors.keep(value::word(value, &ON_OUTAGE)),
             None => (!arguments.mentions("on_outage")).then(OnOutage::default),
         };
-        let local_share = local_share(&arguments, on_outage, errors);
+        // The definition of a name may say `fail_local`, whatever stands here.
+        let local_share = local_share(&arguments, on_outage.filter(|_| named.is_none()), errors);
         let deadline = option(&arguments, "deadline", value::deadline, errors);
         let mode = choice(&arguments, "mode", &MODES, errors).unwrap_or_default();
         // All are read before any may leave: a mistake in one must not hide one in another.
+        if let Some(named) = named {
+            for option in ["name", "algorithm", "burst"] {
+                if let Some(value) = arguments.option(option) {
+                    errors.push(value.error(defined_elsewhere(option)));
+                }
+            }
+            let cost = option(&arguments, "cost", value::cost, errors);
+            return Some(RateLimit {
+                numbers: None,
+                name: Some(errors.keep(value::name(&named))?),
+                key: key?,
+                cost,
+                on_outage: on_outage.unwrap_or_default(),
+                local_share,
+                deadline,
+                mode,
+                span: guard.span(),
+            });
+        }
         let limit = limit.and_then(|value| errors.keep(value::limit(&value)));
         let window = window.and_then(|value| errors.keep(value::window(&value)));
         let (burst, cost) = burst_and_cost(&arguments, limit, algorithm, errors);
         Some(RateLimit {
-            limit: limit?,
-            window: window?,
+            numbers: Some(Numbers {
+                limit: limit?,
+                window: window?,
+                algorithm: algorithm.unwrap_or_default(),
+                burst,
+            }),
             key: key?,
-            algorithm: algorithm.unwrap_or_default(),
-            burst,
             cost,
             on_outage: on_outage.unwrap_or_default(),
             local_share,
@@ -192,6 +219,17 @@ const ON_OUTAGE: [(&str, OnOutage); 3] = [
     ("fail_closed", OnOutage::Closed),
     ("fail_local", OnOutage::Local),
 ];
+
+/// Why an option has no place beside a name that stands alone.
+fn defined_elsewhere(option: &str) -> String {
+    match option {
+        "name" => "the name stands first already: `rate_limit(\"api\")` is the quota of that name".to_owned(),
+        _ => format!(
+            "`{option}` belongs to the definition of the quota, which this name stands for: write it in the builder's \
+             `.limit(…)` or in the file of quotas"
+        ),
+    }
+}
 
 fn guard_names() -> [&'static str; 7] {
     FORMS.map(|(name, _)| name)

@@ -79,6 +79,9 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 ///
 /// ## `rate_limit`
 ///
+/// `rate_limit("api")`: the quota of that name, whose numbers the builder, a file or the store defines (see
+/// `Builder::limit`). It takes `key`, `cost`, `on_outage` and `deadline`; `algorithm` and `burst` belong to the definition.
+///
 /// `rate_limit(30, 60)`: 30 requests in 60 seconds. The limit is 1 to `u32::MAX`. The window is a whole number of seconds
 /// or a [duration](#durations), 1 ms to 366 days. Over the quota the answer is 429. Several quotas (a burst and a daily
 /// one) are taken all or none.

@@ -50,12 +50,9 @@ pub(crate) struct Flag {
 /// `rate_limit`
 #[derive(Debug)]
 pub(crate) struct RateLimit {
-    pub(crate) limit: NonZeroU32,
-    pub(crate) window: Duration,
+    /// `None` if it has a name only, and somebody else defines it.
+    pub(crate) numbers: Option<Numbers>,
     pub(crate) key: Key,
-    pub(crate) algorithm: Algorithm,
-    /// At most the limit; only of a token bucket.
-    pub(crate) burst: Option<NonZeroU32>,
     /// At most the limit, and the burst.
     pub(crate) cost: Option<NonZeroU32>,
     pub(crate) on_outage: OnOutage,
@@ -70,8 +67,33 @@ pub(crate) struct RateLimit {
 impl RateLimit {
     /// Whether both would count the same requests against the same number.
     pub(crate) fn repeats(&self, other: &Self) -> bool {
-        self.name == other.name && self.limit == other.limit && self.window == other.window && self.key == other.key
+        let same_numbers = match (&self.numbers, &other.numbers) {
+            (Some(one), Some(other)) => one.limit == other.limit && one.window == other.window,
+            (None, None) => true,
+            _ => false,
+        };
+        self.name == other.name && same_numbers && self.key == other.key
     }
+
+    /// Whether both have one name, and one count under it.
+    pub(crate) fn shares_its_name(&self, other: &Self) -> bool {
+        let same_window = match (&self.numbers, &other.numbers) {
+            (Some(one), Some(other)) => one.window == other.window,
+            // Whoever defines the name defines one window.
+            _ => true,
+        };
+        self.name.is_some() && self.name == other.name && same_window
+    }
+}
+
+/// What a quota lets pass, and how it counts.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    pub(crate) limit: NonZeroU32,
+    pub(crate) window: Duration,
+    pub(crate) algorithm: Algorithm,
+    /// At most the limit; only of a token bucket.
+    pub(crate) burst: Option<NonZeroU32>,
 }
 
 /// Who shares a quota.

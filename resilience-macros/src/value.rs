@@ -180,6 +180,11 @@ pub(crate) fn name(value: &Value) -> Result<Name> {
     }
 }
 
+/// Whether this is text where a number could stand, but no number in quotes.
+pub(crate) fn is_name(value: &Value) -> bool {
+    matches!(literal(value), Some(Lit::Str(text)) if text.value().parse::<i128>().is_err())
+}
+
 /// A header's name: an HTTP token in any case.
 pub(crate) fn header_name(value: &Value) -> Result<HeaderName> {
     let name = text(value, "a header's name", "x-api-key")?.value();

@@ -1,16 +1,15 @@
 //! A policy bound to a runtime: everything about it that does not change from request to request, worked out once.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use poem::http::{HeaderName, HeaderValue};
 
 use crate::{
-    fields,
     guard::{flag::LastKnown, lockout::Lockouts},
+    limits::{NamedLimit, NamedLimits, Terms, TermsRef, named_family},
     observe::{Complaints, Tally},
-    policy::{Algorithm, Flag, Key, Mode, OnOutage, Policy, RateLimit},
-    runtime::{Runtime, Settings},
-    store::Quota,
+    policy::{Flag, Key, Mode, Policy, RateLimit},
+    runtime::Runtime,
     store_breaker::{Operation, StoreBreaker},
 };
 
@@ -44,27 +43,17 @@ pub(crate) struct Quotas {
 #[derive(Debug)]
 pub(crate) struct BoundQuota {
     pub(crate) spec: RateLimit,
-    pub(crate) terms: Terms,
-    /// What this process counts by in an outage, where that is only a share of it.
-    share: Option<Terms>,
+    /// What the handler's own numbers say, if it has any.
+    own: Option<Terms>,
+    /// What the name says: before the handler's own numbers, if it was defined elsewhere.
+    named: Option<Arc<NamedLimit>>,
+    /// Its name in metrics, whatever its numbers are at present.
+    pub(crate) label: String,
     pub(crate) deadline: Duration,
     pub(crate) tally: Tally,
+    pub(crate) complaints: Complaints,
     /// What it would have answered, if it only observes.
     pub(crate) would_have: Complaints,
-}
-
-/// What a quota counts by, and how the headers put it.
-#[derive(Debug)]
-pub(crate) struct Terms {
-    pub(crate) quota: Quota,
-    /// `x-ratelimit-limit`.
-    pub(crate) limit: HeaderValue,
-    /// Its name in the `RateLimit` fields.
-    pub(crate) name: sfv::String,
-    /// `"default";q=30;w=60`.
-    pub(crate) policy_item: HeaderValue,
-    /// Changes with the limits. What was learnt under another version says nothing about these.
-    pub(crate) version: u64,
 }
 
 #[derive(Debug)]
@@ -105,7 +94,7 @@ impl Bound {
         let (user, other): (Vec<_>, Vec<_>) = named(policy)
             .into_iter()
             .partition(|(spec, _)| matches!(spec.key, Key::User | Key::Custom(_)));
-        let quotas = |specs| Quotas::new(policy, specs, settings, breaker(Operation::RateLimit));
+        let quotas = |specs| Quotas::new(policy, specs, runtime, breaker(Operation::RateLimit));
         Self {
             policy,
             quotas: quotas(other),
@@ -154,10 +143,10 @@ impl Quotas {
         self.all.is_empty() && self.observed.is_empty()
     }
 
-    fn new(policy: &Policy, specs: Vec<(RateLimit, String)>, settings: &Settings, breaker: Arc<StoreBreaker>) -> Self {
+    fn new(policy: &Policy, specs: Vec<(RateLimit, String)>, runtime: &Runtime, breaker: Arc<StoreBreaker>) -> Self {
         let bound = |(spec, name): (RateLimit, String)| {
-            let deadline = spec.deadline.unwrap_or(settings.rate_limit_deadline);
-            BoundQuota::new(policy, spec, &name, deadline)
+            let deadline = spec.deadline.unwrap_or(runtime.settings.rate_limit_deadline);
+            BoundQuota::new(policy, spec, &name, deadline, &runtime.limits)
         };
         let (all, observed): (Vec<_>, Vec<_>) = specs
             .into_iter()
@@ -174,55 +163,30 @@ impl Quotas {
 }
 
 impl BoundQuota {
-    fn new(policy: &Policy, spec: RateLimit, name: &str, deadline: Duration) -> Self {
-        let quota = Quota {
-            id: quota_id(policy, &spec),
-            limit: spec.limit,
-            window: spec.window,
-            algorithm: spec.algorithm,
-            burst: spec.burst(),
-        };
-        let shares = spec.on_outage == OnOutage::FailLocal && spec.local_share < 100;
+    fn new(policy: &Policy, spec: RateLimit, name: &str, deadline: Duration, limits: &NamedLimits) -> Self {
+        let family = quota_family(policy, &spec);
+        let own = spec.limit.map(|limit| Terms::new(&family, limit, spec.key, name));
         Self {
-            share: shares.then(|| Terms::new(share_of(&quota, spec.local_share), name)),
-            terms: Terms::new(quota, name),
+            label: own.as_ref().map_or_else(
+                || format!("{family}:{}", crate::limits::key_id(spec.key)),
+                |own| own.quota.id.clone(),
+            ),
+            own,
+            named: spec.name.map(|name| limits.used(name, &spec)),
             deadline,
             spec,
             tally: Tally::default(),
+            complaints: Complaints::default(),
             would_have: Complaints::default(),
         }
     }
 
-    /// What this process counts by in an outage.
-    pub(crate) fn local(&self) -> &Terms {
-        self.share.as_ref().unwrap_or(&self.terms)
-    }
-}
-
-impl Terms {
-    fn new(quota: Quota, name: &str) -> Self {
-        let name = fields::name(name);
-        Self {
-            policy_item: fields::policy_item(&name, quota.limit, quota.window),
-            limit: HeaderValue::from(quota.limit),
-            name,
-            quota,
-            version: 0,
+    /// What holds now; `None` if nobody defines it.
+    pub(crate) fn terms(&self) -> Option<TermsRef<'_>> {
+        match (&self.named, &self.own) {
+            (None, own) => own.as_ref().map(|own| TermsRef::Fixed(own, 0)),
+            (Some(named), own) => named.terms(self.spec.key, own.as_ref()),
         }
-    }
-}
-
-/// So many percent of a quota, rounded down, and at least 1.
-fn share_of(quota: &Quota, percent: u8) -> Quota {
-    let share = |of: u32| {
-        u32::try_from(u64::from(of) * u64::from(percent) / 100)
-            .unwrap_or(of)
-            .max(1)
-    };
-    Quota {
-        limit: share(quota.limit),
-        burst: share(quota.burst),
-        ..quota.clone()
     }
 }
 
@@ -244,28 +208,16 @@ fn named(policy: &Policy) -> Vec<(RateLimit, String)> {
     policy.rate_limits().iter().map(name).collect()
 }
 
-/// Tells the quota from all others in the store. A named one is shared by all that use the name; any other belongs to
-/// its handler, with its limit, window and key. What changes the meaning of a stored count is part of every id: a burst
-/// does not, since a bucket is stored as the time at which it will be full, nor does a cost.
-fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
-    let mut id = match spec.name {
-        Some(name) => format!("={name}"),
-        None => format!("{}::{}:{}", policy.module(), policy.name(), spec.limit),
-    };
-    let algorithm = match spec.algorithm {
-        Algorithm::SlidingWindow => "sliding",
-        Algorithm::FixedWindow => "fixed",
-        Algorithm::TokenBucket => "bucket",
-    };
-    let key = match spec.key {
-        Key::Ip => "ip",
-        Key::User => "user",
-        Key::Global => "global",
-        Key::Header(name) => name,
-        Key::Custom(key) => key.path(),
-    };
-    write!(id, ":{}ms:{algorithm}:{key}", spec.window.as_millis()).expect("a String takes all");
-    id
+/// What begins the id of a quota. A named one is shared by all that use the name; any other belongs to its handler, with
+/// its limit, window and key.
+fn quota_family(policy: &Policy, spec: &RateLimit) -> String {
+    match (spec.name, spec.limit) {
+        (Some(name), _) => named_family(name),
+        (None, limit) => {
+            let requests = limit.map_or(0, |limit| limit.requests());
+            format!("{}::{}:{requests}", policy.module(), policy.name())
+        }
+    }
 }
 
 #[cfg(test)]
@@ -273,6 +225,13 @@ mod tests {
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
+
+    fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
+        let limit = spec.limit.expect("it has its own");
+        Terms::new(&quota_family(policy, spec), limit, spec.key, "default")
+            .quota
+            .id
+    }
 
     #[test]
     fn a_quota_is_its_handlers_unless_it_is_named() {
@@ -285,30 +244,6 @@ mod tests {
         assert_eq!(quota_id(&a, &shared), "=api:60000ms:sliding:ip");
         assert_eq!(quota_id(&a, &shared), quota_id(&b, &shared));
         assert_ne!(quota_id(&a, &shared), quota_id(&a, &shared.with_key(Key::Global)));
-    }
-
-    #[test]
-    fn a_share_is_rounded_down_and_never_nothing() {
-        let quota = |limit, burst| Quota {
-            id: "q".into(),
-            limit,
-            window: MINUTE,
-            algorithm: Algorithm::TokenBucket,
-            burst,
-        };
-        for (percent, of, share) in [
-            (25, (100, 10), (25, 2)),
-            (1, (100, 99), (1, 1)),
-            (33, (10, 1), (3, 1)),
-            (99, (u32::MAX, u32::MAX), (4_252_017_622, 4_252_017_622)),
-            (100, (7, 7), (7, 7)),
-        ] {
-            assert_eq!(
-                share_of(&quota(of.0, of.1), percent),
-                quota(share.0, share.1),
-                "{percent}% of {of:?}"
-            );
-        }
     }
 
     #[test]

@@ -55,6 +55,7 @@ mod chain;
 mod error;
 mod fields;
 mod install;
+mod limits;
 mod observe;
 #[cfg(feature = "metrics")]
 mod publish;
@@ -72,12 +73,13 @@ pub use resilience_macros::resilient;
 
 pub use crate::{
     body::ErrorBody,
-    builder::{BuildError, Builder},
+    builder::{BuildError, Builder, LimitsFileError},
     client::ProxyHeader,
     error::Error,
     guard::{auth::Identity, lockout::LoginOutcome},
     install::ResilienceEndpoint,
-    policy::{BreakerChoice, OnOutage},
+    limits::{LimitInForce, LimitSource, Limits, LimitsError},
+    policy::{Algorithm, BreakerChoice, InvalidLimit, Limit, OnOutage},
     runtime::{BreakerView, Health, RateLimitHeaders, Resilience, UnlockError, VerifyError},
     summary::{GuardSummary, PolicySummary},
 };

@@ -101,7 +101,7 @@ fn publish_answers(bound: &Bound) {
     };
     for quotas in [&bound.quotas, &bound.user_quotas] {
         for quota in quotas.all.iter().chain(&quotas.observed) {
-            publish(format!("rate_limit:{}", quota.terms.quota.id), &quota.tally);
+            publish(format!("rate_limit:{}", quota.label), &quota.tally);
         }
     }
     for flag in &bound.flags {

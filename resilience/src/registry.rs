@@ -29,9 +29,15 @@ pub(crate) fn mistakes(policies: &[&'static Policy], own_authenticator: bool) ->
         for limit in policy.rate_limits() {
             let Some(name) = limit.name else { continue };
             let (first, by) = named.entry(name).or_insert_with(|| (limit, handler.clone()));
-            // The cost is each handler's own.
-            let quota = |limit: &RateLimit| (limit.limit, limit.window, limit.key, limit.algorithm, limit.burst());
-            let same = quota(first) == quota(limit);
+            // The cost is each handler's own, and the numbers may be somebody else's.
+            let same_numbers = match (&first.limit, &limit.limit) {
+                (Some(one), Some(other)) => one.counts_as(other),
+                _ => true,
+            };
+            let same = first.key == limit.key && same_numbers;
+            if first.limit.is_none() && same {
+                (*first, *by) = (limit, handler.clone());
+            }
             if !same {
                 mistakes.push(format!(
                     "`{handler}` and `{by}` share the quota `{name}`, but disagree on its limit, window, key, algorithm or burst"

@@ -24,6 +24,7 @@ use crate::{
     builder::Builder,
     client::{Callers, ClientKey, InvalidAccount},
     guard::{auth::Authenticator, flag::LastKnown, lockout::BodyBounds, rate_limit::Blocked},
+    limits::{self, Limits, NamedLimits},
     lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
     policy::{BreakerChoice, LockoutKey, Policy},
@@ -76,6 +77,7 @@ impl Resilience {
         // Binding now costs the first requests nothing, and makes every breaker known from the start.
         runtime.bind_all(registry::policies());
         let runtime = Arc::new(runtime);
+        runtime.limits.attach(&runtime);
         #[cfg(feature = "metrics")]
         crate::publish::spawn(&runtime);
         Self { runtime }
@@ -95,15 +97,29 @@ impl Resilience {
         summaries
     }
 
-    /// Looks for mistakes that only the whole program shows: quotas that share a name but not a limit, an `auth(header)`
-    /// that the installed authenticator never reads.
+    /// The quotas that have a name: what is in force, and how to change it while the service runs, for all instances.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            runtime: Arc::clone(&self.runtime),
+        }
+    }
+
+    /// Looks for mistakes that only the whole program shows: quotas that share a name but not a limit, a name that neither
+    /// the builder nor a file nor an attribute defines, a cost that its quota never has room for, an `auth(header)` that
+    /// the installed authenticator never reads.
+    ///
+    /// A quota that nobody defines, met by a request all the same, answers as in an outage: it lets the request pass and
+    /// says so in a header and in the log, or refuses it if it fails closed. With no number to count to, one that fails
+    /// local lets it pass.
     ///
     /// # Errors
     ///
     /// All mistakes found, each with the handlers that make it.
     pub fn verify(&self) -> Result<(), VerifyError> {
         let policies: Vec<_> = registry::policies().collect();
-        let mistakes = registry::mistakes(&policies, self.runtime.authenticator.is_some());
+        let mut mistakes = registry::mistakes(&policies, self.runtime.authenticator.is_some());
+        mistakes.extend(limits::mistakes(&policies, &self.runtime.limits));
         if mistakes.is_empty() {
             Ok(())
         } else {
@@ -337,6 +353,8 @@ pub(crate) struct Runtime {
     pub(crate) insurance: MemoryStore,
     /// Whom the store has refused.
     pub(crate) blocked: Blocked,
+    /// Quotas by name.
+    pub(crate) limits: NamedLimits,
     pub(crate) observer: Observer,
     last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
     /// Sorted by the policy's address.
@@ -374,6 +392,7 @@ impl Runtime {
         challenge: HeaderValue,
         breakers: StoreBreakers,
         insurance: MemoryStore,
+        limits: NamedLimits,
     ) -> Self {
         Self {
             blocked: Blocked::new(settings.remember_blocked),
@@ -383,6 +402,7 @@ impl Runtime {
             challenge,
             breakers,
             insurance,
+            limits,
             observer: Observer::default(),
             last_known: Mutex::default(),
             bound: Vec::new(),

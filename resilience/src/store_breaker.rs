@@ -93,6 +93,19 @@ impl StoreBreakers {
         }
     }
 
+    /// Whether the breaker for an operation under this choice is closed, or not there to be anything else.
+    pub(crate) fn is_closed(&self, choice: BreakerChoice, operation: Operation) -> bool {
+        let name = match choice {
+            BreakerChoice::Shared => SHARED,
+            BreakerChoice::PerOperation => operation.name(),
+            BreakerChoice::Named(name) => name,
+        };
+        let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        by_name
+            .get(name)
+            .is_none_or(|breaker| breaker.breaker.state() == State::Closed)
+    }
+
     fn named(&self, name: &str, probe: Probe) -> Arc<StoreBreaker> {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(breaker) = by_name.get(name) {

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use crate::{
     bound::{Bound, Quotas},
     guard::lockout::{BoundLockout, Lockouts, key_kind},
-    policy::{Algorithm, Key, LockoutKey, Mode, OnOutage},
+    policy::{Algorithm, Key, Limit, LockoutKey, Mode, OnOutage},
 };
 
 /// The guards of one handler, in the order in which they run.
@@ -128,28 +128,31 @@ fn quotas(quotas: &Quotas) -> Vec<GuardSummary> {
             Key::Header(name) => format!("header {name}"),
             Key::Custom(key) => key.path().to_owned(),
         };
-        let algorithm = match spec.algorithm {
-            Algorithm::SlidingWindow => String::new(),
-            Algorithm::FixedWindow => ", fixed window".to_owned(),
-            Algorithm::TokenBucket => format!(", token bucket of {}", spec.burst()),
-        };
         let cost = match spec.cost {
             1 => String::new(),
             cost => format!(", cost {cost}"),
         };
         let name = spec.name.map(|name| format!(" {name}")).unwrap_or_default();
+        let limit = quota.terms().map(|terms| terms.in_force);
+        let algorithm = limit.map(|limit| algorithm(&limit)).unwrap_or_default();
         GuardSummary {
-            guard: format!(
-                "rate_limit{name} {} in {:?} by {key}{algorithm}{cost}{}",
-                spec.limit,
-                spec.window,
-                observed(spec.mode)
-            ),
+            guard: match limit {
+                Some(limit) => format!(
+                    "rate_limit{name} {} in {:?} by {key}{algorithm}{cost}{}",
+                    limit.requests(),
+                    limit.window(),
+                    observed(spec.mode)
+                ),
+                None => format!("rate_limit{name}, not defined{}", observed(spec.mode)),
+            },
             deadline: match spec.mode {
                 Mode::Enforce => quotas.deadline,
                 Mode::Observe => quota.deadline,
             },
-            on_outage: match (spec.on_outage, spec.local_share) {
+            on_outage: match (
+                limit.and_then(|limit| limit.on_outage()).unwrap_or(spec.on_outage),
+                spec.local_share,
+            ) {
                 (OnOutage::FailLocal, share @ ..100) => format!("fail_local with {share}%"),
                 (on_outage, _) => on_outage.as_str().to_owned(),
             },
@@ -190,6 +193,14 @@ fn lockouts(lockouts: &Lockouts) -> Vec<GuardSummary> {
         .iter()
         .partition(|lockout| matches!(lockout.spec.key, LockoutKey::Account(_)));
     known.into_iter().chain(accounts).map(summary).collect()
+}
+
+fn algorithm(limit: &Limit) -> String {
+    match limit.algorithm() {
+        Algorithm::SlidingWindow => String::new(),
+        Algorithm::FixedWindow => ", fixed window".to_owned(),
+        Algorithm::TokenBucket => format!(", token bucket of {}", limit.bucket()),
+    }
 }
 
 const fn on_off(on: bool) -> &'static str {

@@ -7,9 +7,10 @@ use poem::{
 use smallvec::SmallVec;
 
 use crate::{
-    bound::{BoundFlag, Terms},
+    bound::BoundFlag,
     error::number,
     fields::{self, RATELIMIT, RATELIMIT_POLICY},
+    limits::TermsRef,
     runtime::RateLimitHeaders,
     store::Taken,
 };
@@ -21,7 +22,7 @@ pub(crate) struct Trail<'a> {
     guards: Vec<&'static str>,
     limiter: Option<Fallback>,
     lockout: Option<Fallback>,
-    quotas: SmallVec<[(&'a Terms, Taken); 2]>,
+    quotas: SmallVec<[(TermsRef<'a>, Taken); 2]>,
 }
 
 /// How limits or lockouts fell back. Ordered by what an operator must know most: a later one hides an earlier one.
@@ -59,7 +60,7 @@ impl<'a> Trail<'a> {
         self.lockout = self.lockout.max(Some(to));
     }
 
-    pub(crate) fn quota_said(&mut self, terms: &'a Terms, taken: Taken) {
+    pub(crate) fn quota_said(&mut self, terms: TermsRef<'a>, taken: Taken) {
         self.quotas.push((terms, taken));
     }
 
@@ -95,7 +96,7 @@ impl<'a> Trail<'a> {
     }
 
     /// The quota that `x-ratelimit-*` shows: one that refuses before any other, else the one with the least remaining.
-    fn tightest(&self) -> Option<&(&'a Terms, Taken)> {
+    fn tightest(&self) -> Option<&(TermsRef<'a>, Taken)> {
         self.quotas
             .iter()
             .min_by_key(|(_, taken)| (taken.allowed, taken.remaining))

@@ -3,6 +3,7 @@
 mod chain;
 mod chain_model;
 mod instances;
+mod limits;
 mod lockout_api;
 mod outage;
 mod redis_store;

@@ -24,10 +24,11 @@ fn short_forms_carry_the_defaults() {
     ));
     assert!(errors.is_empty(), "{errors:?}");
     let quota = &policy.rate_limits[0];
-    assert_eq!((quota.limit.get(), quota.window), (30, Duration::from_secs(60)));
+    let numbers = quota.numbers.as_ref().unwrap();
+    assert_eq!((numbers.limit.get(), numbers.window), (30, Duration::from_secs(60)));
     assert_eq!((&quota.key, &quota.name, quota.deadline), (&Key::Ip, &None, None));
-    assert_eq!(quota.algorithm, Algorithm::SlidingWindow);
-    assert_eq!((quota.burst, quota.cost), (None, None));
+    assert_eq!(numbers.algorithm, Algorithm::SlidingWindow);
+    assert_eq!((numbers.burst, quota.cost), (None, None));
     assert!(matches!(quota.on_outage, OnOutage::Open));
     let flag = &policy.flags[0];
     assert_eq!(
@@ -76,11 +77,15 @@ fn long_forms_carry_what_was_written() {
     ));
     assert!(errors.is_empty(), "{errors:?}");
     let quota = &policy.rate_limits[0];
-    assert_eq!((quota.limit.get(), quota.window), (1000, Duration::from_secs(86_400)));
-    assert!(matches!(&quota.key, Key::Header(name) if name.as_str() == "x-tenant"));
-    assert_eq!(quota.algorithm, Algorithm::TokenBucket);
+    let numbers = quota.numbers.as_ref().unwrap();
     assert_eq!(
-        (quota.burst.map(NonZeroU32::get), quota.cost.map(NonZeroU32::get)),
+        (numbers.limit.get(), numbers.window),
+        (1000, Duration::from_secs(86_400))
+    );
+    assert!(matches!(&quota.key, Key::Header(name) if name.as_str() == "x-tenant"));
+    assert_eq!(numbers.algorithm, Algorithm::TokenBucket);
+    assert_eq!(
+        (numbers.burst.map(NonZeroU32::get), quota.cost.map(NonZeroU32::get)),
         (Some(100), Some(5))
     );
     assert!(matches!(quota.on_outage, OnOutage::Local));
@@ -168,4 +173,35 @@ fn a_lockout_carries_what_was_written() {
     assert_eq!(by_json.deadline, Some(Duration::from_millis(50)));
     assert_eq!(by_form.key, LockoutKey::Form("username".to_owned()));
     assert!(matches!(&by_fn.key, LockoutKey::Custom(key) if key.written == "keys::device"));
+}
+
+#[test]
+fn a_text_alone_is_the_name_of_a_quota() {
+    let (policy, errors) = parse(quote!(
+        auth = "fail_closed",
+        rate_limit("api"),
+        rate_limit(
+            "costly",
+            key = user,
+            cost = 5,
+            on_outage = "fail_closed",
+            deadline = "50ms"
+        )
+    ));
+    assert!(errors.is_empty(), "{errors:?}");
+    let [api, costly] = &policy.rate_limits[..] else {
+        panic!("two quotas")
+    };
+    assert!(api.numbers.is_none() && costly.numbers.is_none());
+    assert_eq!(api.name.as_ref().map(|name| name.as_str()), Some("api"));
+    assert_eq!((&costly.key, costly.cost.map(NonZeroU32::get)), (&Key::User, Some(5)));
+}
+
+#[test]
+fn a_number_in_quotes_is_no_name() {
+    let (_, errors) = parse(quote!(rate_limit("30")));
+    assert!(
+        errors.iter().any(|error| error.contains("without quotes")),
+        "{errors:?}"
+    );
 }

@@ -1,14 +1,15 @@
 //! From settings to a runtime: every option is checked here, and nowhere later.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{fs, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use poem::http::{HeaderName, HeaderValue};
 use tokio::runtime::Handle;
 
-use super::{BuildError, Builder, Source};
+use super::{BuildError, Builder, LimitsFileError, Source};
 use crate::{
     client::{Callers, InvalidNetwork, Network},
-    policy::BreakerChoice,
+    limits::{LimitsFile, NamedLimits, document},
+    policy::{BreakerChoice, InvalidLimit},
     runtime::{Resilience, Runtime, Settings},
     store::{MemoryStore, RedisStore, Store},
     store_breaker::StoreBreakers,
@@ -19,7 +20,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// When no store is named, an option is out of range, the URL is malformed, or no tokio runtime is around.
+    /// When no store is named, an option is out of range, the URL is malformed, a quota or a file of quotas is invalid, or no tokio runtime is around.
     pub fn build(self) -> Result<Resilience, BuildError> {
         Handle::try_current().map_err(|_| BuildError::NoTokioRuntime)?;
         self.breaker.validate()?;
@@ -33,6 +34,7 @@ impl Builder {
             return Err(invalid("local_capacity", "must be at least 1"));
         }
         let store = self.open_store()?;
+        let limits = self.named_limits()?;
         let breakers = StoreBreakers::new(self.breaker, Arc::clone(&store));
         let insurance = MemoryStore::builder().capacity(self.local_capacity).build();
         Ok(Resilience::new(Runtime::new(
@@ -42,6 +44,7 @@ impl Builder {
             challenge,
             breakers,
             insurance,
+            limits,
         )))
     }
 
@@ -115,6 +118,34 @@ impl Builder {
             rate_limit_headers: self.rate_limit_headers,
             error_body: self.error_body,
         })
+    }
+
+    fn named_limits(&self) -> Result<NamedLimits, BuildError> {
+        for (name, limit) in &self.limits {
+            let invalid = |error| BuildError::Limit {
+                name: name.clone(),
+                error,
+            };
+            document::check_name(name).map_err(|reason| invalid(InvalidLimit { key: "name", reason }))?;
+            limit.validate().map_err(invalid)?;
+        }
+        let file = match &self.limits_file {
+            None => None,
+            Some(path) => {
+                let error = |line, key, reason| LimitsFileError {
+                    path: path.clone(),
+                    line,
+                    key,
+                    reason,
+                };
+                let text = fs::read_to_string(path).map_err(|cause| error(None, String::new(), cause.to_string()))?;
+                let defined = document::from_toml(&text)
+                    .map_err(|mistake| error(Some(mistake.line), mistake.key, mistake.reason))?;
+                let path = path.clone();
+                Some((LimitsFile { path, text }, defined))
+            }
+        };
+        Ok(NamedLimits::new(self.limits.clone(), file))
     }
 
     fn open_store(&self) -> Result<Arc<dyn Store>, BuildError> {

@@ -1,4 +1,6 @@
-use crate::{breaker::ConfigError, client::InvalidNetwork, store::RedisStoreError};
+use std::{fmt, path::PathBuf};
+
+use crate::{breaker::ConfigError, client::InvalidNetwork, policy::InvalidLimit, store::RedisStoreError};
 
 /// Why a [`Resilience`](crate::Resilience) was not built.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,17 @@ pub enum BuildError {
         /// Which one, and why.
         error: InvalidNetwork,
     },
+    /// A quota that [`Builder::limit`](crate::Builder::limit) was given makes no sense.
+    #[error("option `limit`, quota `{name}`: {error}")]
+    Limit {
+        /// The quota's name.
+        name: String,
+        /// What is wrong.
+        error: InvalidLimit,
+    },
+    /// The file of quotas cannot be read, or makes no sense.
+    #[error("option `limits_file`: {0}")]
+    LimitsFile(#[from] LimitsFileError),
     /// A breaker setting is out of its range.
     #[error("option `breaker`: {0}")]
     Breaker(#[from] ConfigError),
@@ -33,3 +46,43 @@ pub enum BuildError {
     #[error("no tokio runtime: build inside one, e.g. under `#[tokio::main]`")]
     NoTokioRuntime,
 }
+
+/// What is wrong with a file of quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitsFileError {
+    pub(super) path: PathBuf,
+    pub(super) line: Option<usize>,
+    pub(super) key: String,
+    pub(super) reason: String,
+}
+
+impl LimitsFileError {
+    /// The line of the mistake, from 1; `None` if the file cannot be read.
+    #[must_use]
+    pub const fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    /// The key that is wrong or missing, such as `limits.api.window`; empty if the file is no TOML.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+/// `limits.toml:3: `limits.api.window` must be from 1 ms to 366 days`.
+impl fmt::Display for LimitsFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        f.write_str(": ")?;
+        if !self.key.is_empty() {
+            write!(f, "`{}` ", self.key)?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for LimitsFileError {}

@@ -5,17 +5,17 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-pub use self::error::BuildError;
 use poem::Request;
 
+pub use self::error::{BuildError, LimitsFileError};
 use crate::{
     body::ErrorBody,
     breaker::BreakerConfig,
     client::{ExemptIf, InvalidNetwork, Network, ProxyHeader},
     guard::{auth::Authenticator, lockout::BodyBounds},
-    policy::BreakerChoice,
+    policy::{BreakerChoice, Limit},
     runtime::RateLimitHeaders,
     store::{ApiKeys, MemoryStore, Store},
 };
@@ -45,6 +45,7 @@ use crate::{
 /// | [`ipv6_prefix`](Self::ipv6_prefix) | 64 bits |
 /// | [`local_capacity`](Self::local_capacity) | 100,000 clients |
 /// | [`remember_blocked`](Self::remember_blocked) | 10,000 refusals |
+/// | [`limit`](Self::limit), [`limits_file`](Self::limits_file) | no quota by name |
 /// | [`rate_limit_headers`](Self::rate_limit_headers) | both families |
 /// | [`error_body`](Self::error_body) | negotiated |
 #[derive(Debug)]
@@ -71,6 +72,8 @@ pub struct Builder {
     ipv6_prefix: u8,
     local_capacity: usize,
     remember_blocked: usize,
+    limits: Vec<(String, Limit)>,
+    limits_file: Option<PathBuf>,
     rate_limit_headers: RateLimitHeaders,
     error_body: ErrorBody,
 }
@@ -117,6 +120,8 @@ impl Default for Builder {
             ipv6_prefix: 64,
             local_capacity: MemoryStore::DEFAULT_CAPACITY,
             remember_blocked: 10_000,
+            limits: Vec::new(),
+            limits_file: None,
             rate_limit_headers: RateLimitHeaders::default(),
             error_body: ErrorBody::default(),
         }
@@ -344,6 +349,57 @@ impl Builder {
     /// Whoever clears a client's count in the store by hand waits for what is remembered of it.
     pub fn remember_blocked(mut self, refusals: usize) -> Self {
         self.remember_blocked = refusals;
+        self
+    }
+
+    /// Defines a quota by name, for handlers that say `rate_limit("api")`, and for those with numbers of their own beside
+    /// the name, which these replace. A second definition of a name replaces the first.
+    ///
+    /// What a [file](Self::limits_file) or the [store](crate::Limits::set) says about a name comes before it.
+    ///
+    /// ```standalone_crate
+    /// use std::time::Duration;
+    ///
+    /// use resilience::{Limit, Resilience, resilient};
+    ///
+    /// #[resilient(rate_limit("api", key = global))]
+    /// #[poem::handler]
+    /// async fn search() -> &'static str {
+    ///     "a book and a lamp"
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let resilience = Resilience::builder()
+    ///     .memory()
+    ///     .limit("api", Limit::new(100, Duration::from_secs(60)))
+    ///     .build()?;
+    /// resilience.verify()?;
+    /// # let _endpoint = poem::get(search);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn limit(mut self, name: impl Into<String>, limit: Limit) -> Self {
+        self.limits.push((name.into(), limit));
+        self
+    }
+
+    /// Defines quotas by name in a file of TOML, which is read by [`build`](Self::build). What it says about a name comes
+    /// before the builder's [`limit`](Self::limit) and after what the [store](crate::Limits::set) says.
+    ///
+    /// ```toml
+    /// [limits.api]
+    /// limit = 100
+    /// window = "1m"                  # or seconds, as a number
+    /// algorithm = "token_bucket"     # or "sliding_window" (default), "fixed_window"
+    /// burst = 20                     # of a token bucket only
+    /// on_outage = "fail_local"       # or "fail_open", "fail_closed"; without it, what each handler says
+    /// ```
+    ///
+    /// While the service runs, a change is in force within a second. A file that has become invalid, or is gone, leaves
+    /// the quotas as they are, with a warning.
+    pub fn limits_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.limits_file = Some(path.into());
         self
     }
 

@@ -6,6 +6,7 @@
 mod auth;
 mod flag;
 mod key;
+mod limit;
 mod lockout;
 mod rate_limit;
 
@@ -15,6 +16,7 @@ pub use self::{
     auth::Auth,
     flag::Flag,
     key::{Key, KeyFn},
+    limit::{InvalidLimit, Limit},
     lockout::{AccountField, Lockout, LockoutKey},
     rate_limit::{Algorithm, RateLimit},
 };

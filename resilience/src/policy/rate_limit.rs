@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use super::{Key, Mode, OnOutage};
+use super::{Key, Limit, Mode, OnOutage};
 
-/// `rate_limit(30, 60)`: a quota of requests in a window.
+/// `rate_limit(30, 60)`: a quota of requests in a window; or `rate_limit("api")`: one whose numbers are defined elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    pub(crate) limit: u32,
-    pub(crate) window: Duration,
+    /// Its own numbers; `None` if it knows a name only.
+    pub(crate) limit: Option<Limit>,
     pub(crate) key: Key,
-    pub(crate) algorithm: Algorithm,
-    pub(crate) burst: Option<u32>,
     pub(crate) cost: u32,
+    /// What holds unless the limit in force says otherwise.
     pub(crate) on_outage: OnOutage,
     pub(crate) name: Option<&'static str>,
     pub(crate) deadline: Option<Duration>,
@@ -25,11 +24,8 @@ impl RateLimit {
     #[must_use]
     pub const fn new(limit: u32, window: Duration) -> Self {
         Self {
-            limit,
-            window,
+            limit: Some(Limit::new(limit, window)),
             key: Key::Ip,
-            algorithm: Algorithm::SlidingWindow,
-            burst: None,
             cost: 1,
             on_outage: OnOutage::FailOpen,
             name: None,
@@ -39,6 +35,14 @@ impl RateLimit {
         }
     }
 
+    /// The quota of this name, whose numbers the builder, a file or the store defines; per client address, failing open.
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        let mut named = Self::new(1, Duration::from_secs(1)).with_name(name);
+        named.limit = None;
+        named
+    }
+
     /// Who shares the quota.
     #[must_use]
     pub const fn with_key(mut self, key: Key) -> Self {
@@ -46,18 +50,22 @@ impl RateLimit {
         self
     }
 
-    /// How requests are counted.
+    /// How requests are counted. Nothing to a quota that knows a name only.
     #[must_use]
     pub const fn with_algorithm(mut self, algorithm: Algorithm) -> Self {
-        self.algorithm = algorithm;
+        if let Some(limit) = self.limit {
+            self.limit = Some(limit.with_algorithm(algorithm));
+        }
         self
     }
 
     /// How much a token bucket holds, that is, lets pass at once: 1 to the limit, which is the default. Other algorithms
-    /// have no burst, and ignore it.
+    /// have no burst, and ignore it, as does a quota that knows a name only.
     #[must_use]
     pub const fn with_burst(mut self, burst: u32) -> Self {
-        self.burst = Some(burst);
+        if let Some(limit) = self.limit {
+            self.limit = Some(limit.with_burst(burst));
+        }
         self
     }
 
@@ -67,11 +75,6 @@ impl RateLimit {
     pub const fn with_cost(mut self, cost: u32) -> Self {
         self.cost = cost;
         self
-    }
-
-    /// The burst that applies.
-    pub(crate) fn burst(&self) -> u32 {
-        self.burst.unwrap_or(self.limit).min(self.limit)
     }
 
     /// What happens while the store cannot tell.

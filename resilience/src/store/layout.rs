@@ -39,6 +39,7 @@ impl ApiKeys {
 /// |---|---|---|
 /// | an API key | `apikey-sha256:<hex>` or `apikey:<key>` | the user's id |
 /// | a flag | `flag:<name>` | `1`, `true`, `on` or `0`, `false`, `off` |
+/// | limits by name | `limits` | a hash: name to JSON |
 /// | a tally of attempts | `lock:{<subject>}:<lockout>` | its locks and its attempts, packed, with an expiry |
 /// | a client's count | `rl:{<client>}:<quota>` | counters in 16 bytes, or the time of a full bucket in 12, with an expiry |
 ///
@@ -107,6 +108,12 @@ impl KeyLayout {
     #[must_use]
     pub fn flag(&self, name: &str) -> String {
         self.named("flag:", name.len()) + name
+    }
+
+    /// The key of the hash that holds limits by name.
+    #[must_use]
+    pub fn limits(&self) -> String {
+        self.named("limits", 0)
     }
 
     /// The key of a client's count against a quota.
@@ -198,6 +205,7 @@ mod tests {
             layout.count("ip:10.0.0.1", "checkout"),
             "shop:rl:{ip:10.0.0.1}:checkout"
         );
+        assert_eq!(layout.limits(), "shop:limits");
         assert_eq!(layout.probe(), "shop:probe");
     }
 

@@ -86,6 +86,20 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         no_lockouts()
     }
 
+    /// All limits that were set by name, as [`Limits::set`](crate::Limits::set) wrote them: name and text. None in a store
+    /// that keeps no limits.
+    fn limits(&self, deadline: Instant) -> StoreFuture<'_, Vec<(String, String)>> {
+        let _ = deadline;
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Sets a limit by name, or takes it away. It never expires.
+    fn set_limit<'a>(&'a self, name: &'a str, limit: Option<&'a str>, deadline: Instant) -> StoreFuture<'a, ()> {
+        let _ = (name, limit, deadline);
+        let error = StoreError::new(StoreErrorKind::Answered, "this store keeps no limits");
+        Box::pin(std::future::ready(Err(error)))
+    }
+
     /// Whether the store would serve again, asked in the background while its breaker is open.
     fn probe(&self, kind: Probe, deadline: Instant) -> StoreFuture<'_, ()>;
 }

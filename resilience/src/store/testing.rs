@@ -58,6 +58,8 @@ pub struct Calls {
     pub begin: usize,
     /// Calls of [`Store::settle_attempts`].
     pub settle: usize,
+    /// Calls of [`Store::limits`].
+    pub limits: usize,
     /// Calls of [`Store::probe`].
     pub probe: usize,
 }
@@ -78,6 +80,9 @@ struct Script {
     begin: Answer<BeginScript>,
     settle: Answer<()>,
     settled: Vec<(String, Settle)>,
+    /// `None` while the store keeps what it is given.
+    limits: Option<Answer<Vec<(String, String)>>>,
+    set_limits: HashMap<String, String>,
     probe: Answer<()>,
     calls: Calls,
 }
@@ -229,6 +234,11 @@ impl ScriptedStore {
         self.script().settled.clone()
     }
 
+    /// The limits by name that the store holds, name and text, whatever is set through it.
+    pub fn on_limits(&self, answer: Answer<Vec<(String, String)>>) -> Self {
+        self.set(|script| script.limits = Some(answer))
+    }
+
     /// Whether the store would serve again.
     pub fn on_probe(&self, answer: Answer<()>) -> Self {
         self.set(|script| script.probe = answer)
@@ -243,6 +253,7 @@ impl ScriptedStore {
             script.take = Answer::unavailable();
             script.begin = Answer::unavailable();
             script.settle = Answer::unavailable();
+            script.limits = Some(Answer::unavailable());
             script.probe = Answer::unavailable();
         })
     }
@@ -321,6 +332,35 @@ impl Store for ScriptedStore {
 
     fn unlock<'a>(&'a self, _: &'a Lockout, _: &'a str, _: Instant) -> StoreFuture<'a, bool> {
         self.answer(|script| script.settle.clone().map(|()| true))
+    }
+
+    fn limits(&self, _: Instant) -> StoreFuture<'_, Vec<(String, String)>> {
+        self.answer(|script| {
+            script.calls.limits += 1;
+            match &script.limits {
+                Some(answer) => answer.clone(),
+                None => Answer::ok(script.set_limits.clone().into_iter().collect()),
+            }
+        })
+    }
+
+    fn set_limit<'a>(&'a self, name: &'a str, limit: Option<&'a str>, _: Instant) -> StoreFuture<'a, ()> {
+        self.answer(move |script| {
+            if let Some(
+                answer @ Answer {
+                    outcome: Outcome::Err(_) | Outcome::Never,
+                    ..
+                },
+            ) = &script.limits
+            {
+                return answer.clone().map(drop);
+            }
+            match limit {
+                Some(limit) => script.set_limits.insert(name.to_owned(), limit.to_owned()),
+                None => script.set_limits.remove(name),
+            };
+            Answer::ok(())
+        })
     }
 
     fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {

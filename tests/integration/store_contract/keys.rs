@@ -30,6 +30,30 @@ pub(super) async fn flags_are_unset_on_or_off(subject: Subject) {
     assert_eq!(subject.flag("checkout").await, None);
 }
 
+pub(super) async fn limits_are_kept_by_name(subject: Subject) {
+    let store = &subject.store;
+    let all = async || {
+        let mut all = store.limits(soon()).await.unwrap();
+        all.sort();
+        all
+    };
+    let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    assert_eq!(all().await, []);
+    store.set_limit("api", Some("{}"), soon()).await.unwrap();
+    store
+        .set_limit("team/login:v2", Some("any text \u{1f511}"), soon())
+        .await
+        .unwrap();
+    store.set_limit("api", Some("other"), soon()).await.unwrap();
+    let both = [pair("api", "other"), pair("team/login:v2", "any text \u{1f511}")];
+    assert_eq!(all().await, both);
+    store.set_limit("unknown", None, soon()).await.unwrap();
+    store.set_limit("api", None, soon()).await.unwrap();
+    assert_eq!(all().await, both[1..]);
+    store.set_limit("team/login:v2", None, soon()).await.unwrap();
+    assert_eq!(all().await, []);
+}
+
 pub(super) async fn keys_and_flags_have_names_of_their_own(subject: Subject) {
     subject.store.set_flag("same", true).await.unwrap();
     subject.store.add_api_key("same", "user-1").await.unwrap();

@@ -152,6 +152,7 @@ contract! {
     api_keys_belong_to_users,
     flags_are_unset_on_or_off,
     keys_and_flags_have_names_of_their_own,
+    limits_are_kept_by_name,
     admin_refuses_what_no_request_could_present,
     a_quota_counts_down_to_a_refusal,
     a_retry_passes_after_the_wait,

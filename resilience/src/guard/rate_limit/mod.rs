@@ -12,9 +12,10 @@ use tokio::time::Instant;
 pub(crate) use self::blocked::Blocked;
 use super::auth::Identity;
 use crate::{
-    bound::{BoundQuota, Quotas, Terms},
+    bound::{BoundQuota, Quotas},
     client::ClientKey,
     error::Error,
+    limits::{Terms, TermsRef},
     observe::Answer,
     policy::{Key, OnOutage},
     question::{Asked, Outage, Pending, Question},
@@ -30,10 +31,17 @@ type PerQuota<T> = SmallVec<[T; 2]>;
 /// A quota that counts the request, and who the request counts as.
 struct Claim<'a> {
     quota: &'a BoundQuota,
+    /// What holds for this request, to its end.
+    terms: TermsRef<'a>,
     client: ClientKey,
 }
 
-impl Claim<'_> {
+impl<'a> Claim<'a> {
+    /// What happens in an outage: the limit's word counts for more than the handler's.
+    fn on_outage(&self) -> OnOutage {
+        self.terms.on_outage.unwrap_or(self.quota.spec.on_outage)
+    }
+
     fn take<'q>(&'q self, terms: &'q Terms) -> Take<'q> {
         Take {
             quota: &terms.quota,
@@ -42,9 +50,9 @@ impl Claim<'_> {
         }
     }
 
-    /// What this process counts in an outage.
-    fn local_take(&self) -> Take<'_> {
-        self.take(self.quota.local())
+    /// By what this process counts in an outage.
+    fn local_terms(&self) -> TermsRef<'a> {
+        self.terms.local(self.quota.spec.local_share)
     }
 }
 
@@ -54,6 +62,8 @@ pub(crate) struct Claims<'a> {
     /// On those that decide, then on those that observe.
     all: PerQuota<Claim<'a>>,
     deciding: usize,
+    /// Quotas that would decide, but that nobody defines.
+    undefined: SmallVec<[&'a BoundQuota; 1]>,
 }
 
 impl<'a> Claims<'a> {
@@ -69,17 +79,34 @@ impl<'a> Claims<'a> {
                 // The compiler has refused `key = user` without `auth`, and this phase comes after it.
                 Key::User => Identity::of(request).map_or_else(|| ClientKey::user(""), |user| ClientKey::user(&user.0)),
             };
-            Some(Claim { quota, client })
+            Some((quota, client))
         };
-        let mut all: PerQuota<_> = quotas.all.iter().filter_map(claim).collect();
+        let mut undefined = SmallVec::new();
+        let mut all = PerQuota::new();
+        for (quota, client) in quotas.all.iter().filter_map(claim) {
+            match quota.terms() {
+                Some(terms) => all.push(Claim { quota, terms, client }),
+                None => undefined.push(quota),
+            }
+        }
         let deciding = all.len();
-        all.extend(quotas.observed.iter().filter_map(claim));
-        Self { quotas, all, deciding }
+        for (quota, client) in quotas.observed.iter().filter_map(claim) {
+            match quota.terms() {
+                Some(terms) => all.push(Claim { quota, terms, client }),
+                None => say_undefined(quota),
+            }
+        }
+        Self {
+            quotas,
+            all,
+            deciding,
+            undefined,
+        }
     }
 
     /// What the store is asked for, in the order of the claims.
     pub(crate) fn takes(&self) -> PerQuota<Take<'_>> {
-        self.all.iter().map(|claim| claim.take(&claim.quota.terms)).collect()
+        self.all.iter().map(|claim| claim.take(&claim.terms)).collect()
     }
 
     /// Refuses what the store is known to refuse, in its words, so that nobody needs to ask it.
@@ -92,8 +119,8 @@ impl<'a> Claims<'a> {
             return Ok(());
         }
         let recall = |claim: &Claim<'_>| {
-            let terms = &claim.quota.terms;
-            runtime.blocked.recall(&claim.take(terms), terms.version, asked.at)
+            let take = claim.take(&claim.terms);
+            runtime.blocked.recall(&take, claim.terms.version(), asked.at)
         };
         let known: PerQuota<_> = self.deciding().iter().map(recall).collect();
         let Some(wait) = known.iter().flatten().map(|taken| taken.retry_after).max() else {
@@ -103,9 +130,38 @@ impl<'a> Claims<'a> {
             if known.is_some() {
                 claim.quota.tally.count(Answer::Rejected);
             }
-            trail.quota_said(&claim.quota.terms, known.unwrap_or(NOT_ASKED));
+            trail.quota_said(claim.terms.clone(), known.unwrap_or(NOT_ASKED));
         }
         Err(Error::rate_limited(wait))
+    }
+
+    /// Quotas that nobody defines answer as in an outage, since there is no number to count to.
+    fn check_defined(&self, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
+        if self.is_refused() {
+            for quota in self
+                .undefined
+                .iter()
+                .copied()
+                .chain(self.deciding().iter().map(|claim| claim.quota))
+            {
+                quota.tally.count(Answer::Unavailable);
+            }
+            self.undefined.iter().copied().for_each(say_undefined);
+            trail.limiter_fell_back(Fallback::Closed);
+            return Err(unavailable(runtime));
+        }
+        for quota in &self.undefined {
+            say_undefined(quota);
+            quota.tally.count(Answer::Open);
+            trail.limiter_fell_back(Fallback::Open);
+        }
+        Ok(())
+    }
+
+    /// Whether a quota that nobody defines refuses the request: then nothing is taken from the others.
+    fn is_refused(&self) -> bool {
+        let closed = |quota: &&BoundQuota| quota.spec.on_outage == OnOutage::FailClosed;
+        self.undefined.iter().any(closed)
     }
 
     fn deciding(&self) -> &[Claim<'a>] {
@@ -142,6 +198,7 @@ impl<'q, 'a: 'q> QuotaQuestions<'q, 'a> {
             Question::of_store(breaker, asked, within, |deadline| runtime.store.take(takes, deadline))
         };
         let (deciding, observing) = takes.split_at(claims.deciding);
+        let deciding = if claims.is_refused() { &[] } else { deciding };
         Self {
             claims,
             takes: deciding,
@@ -170,7 +227,10 @@ impl<'q, 'a: 'q> QuotaQuestions<'q, 'a> {
     /// Reads the verdict, or what a quota that observes would have said.
     pub(crate) fn read(&mut self, index: usize, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
         let question = match index.checked_sub(1) {
-            None => self.deciding.as_mut(),
+            None => {
+                self.claims.check_defined(runtime, trail)?;
+                self.deciding.as_mut()
+            }
             Some(index) => self.observing.get_mut(index),
         };
         let Some(question) = question else {
@@ -187,12 +247,12 @@ impl<'q, 'a: 'q> QuotaQuestions<'q, 'a> {
         match answer {
             Ok(taken) => {
                 for ((claim, take), taken) in self.claims.deciding().iter().zip(self.takes).zip(&taken) {
-                    let version = claim.quota.terms.version;
+                    let version = claim.terms.version();
                     runtime.blocked.learn(take, version, self.asked, taken);
                 }
                 let answers = self.claims.deciding().iter().zip(taken);
                 settle(
-                    answers.map(|(claim, taken)| (claim.quota, &claim.quota.terms, taken)),
+                    answers.map(|(claim, taken)| (claim.quota, claim.terms.clone(), taken)),
                     trail,
                     Answer::Passed,
                 )
@@ -216,7 +276,7 @@ fn fall_back<'a>(outage: &Outage, claims: &Claims<'a>, runtime: &Runtime, trail:
     claims.quotas.complaints.about(&"rate_limit", outage);
     let falls = |to: OnOutage| {
         let claims = claims.deciding().iter();
-        claims.filter(move |claim| claim.quota.spec.on_outage == to)
+        claims.filter(move |claim| claim.on_outage() == to)
     };
 
     if falls(OnOutage::FailClosed).next().is_some() {
@@ -237,11 +297,17 @@ fn fall_back<'a>(outage: &Outage, claims: &Claims<'a>, runtime: &Runtime, trail:
         return Ok(());
     }
     trail.limiter_fell_back(Fallback::Local);
-    let takes: PerQuota<_> = local.iter().map(|claim| claim.local_take()).collect();
+    let terms: PerQuota<_> = local.iter().map(|claim| claim.local_terms()).collect();
+    let takes: PerQuota<_> = local
+        .iter()
+        .zip(&terms)
+        .map(|(claim, terms)| claim.take(terms))
+        .collect();
     let taken = runtime.insurance.take_now(&takes);
-    let answers = local.iter().zip(taken);
+    drop(takes);
+    let answers = local.iter().zip(terms).zip(taken);
     settle(
-        answers.map(|(claim, taken)| (claim.quota, claim.quota.local(), taken)),
+        answers.map(|((claim, terms), taken)| (claim.quota, terms, taken)),
         trail,
         Answer::Local,
     )
@@ -253,7 +319,7 @@ fn unavailable(runtime: &Runtime) -> Error {
 
 /// Notes what each quota said; the longest wait of those that refuse decides.
 fn settle<'a>(
-    answers: impl Iterator<Item = (&'a BoundQuota, &'a Terms, Taken)>,
+    answers: impl Iterator<Item = (&'a BoundQuota, TermsRef<'a>, Taken)>,
     trail: &mut Trail<'a>,
     passed: Answer,
 ) -> Result<(), Error> {
@@ -280,10 +346,13 @@ fn observe(claim: &Claim<'_>, quotas: &Quotas, runtime: &Runtime, answer: Result
         Ok(taken) => (taken, Answer::Passed),
         Err(outage) => {
             quotas.complaints.about(&"rate_limit", &outage);
-            match quota.spec.on_outage {
+            match claim.on_outage() {
                 OnOutage::FailOpen => (Vec::new(), Answer::Open),
                 OnOutage::FailClosed => return would_have(quota, &unavailable(runtime)),
-                OnOutage::FailLocal => (runtime.insurance.take_now(&[claim.local_take()]), Answer::Local),
+                OnOutage::FailLocal => {
+                    let terms = claim.local_terms();
+                    (runtime.insurance.take_now(&[claim.take(&terms)]), Answer::Local)
+                }
             }
         }
     };
@@ -295,6 +364,14 @@ fn observe(claim: &Claim<'_>, quotas: &Quotas, runtime: &Runtime, answer: Result
 
 fn would_have(quota: &BoundQuota, refusal: &Error) {
     quota.tally.count(Answer::ObservedRejected);
-    let guard = format_args!("rate_limit:{}", quota.terms.quota.id);
+    let guard = format_args!("rate_limit:{}", quota.label);
     quota.would_have.would_have_rejected(&guard, refusal);
+}
+
+fn say_undefined(quota: &BoundQuota) {
+    let name = quota.spec.name.unwrap_or("default");
+    quota.complaints.say(
+        &format_args!("rate_limit {name}"),
+        &"nobody defines this quota: `Resilience::verify` tells so at the start",
+    );
 }

@@ -48,6 +48,7 @@ struct Inner {
     lockouts: Lockouts,
     users: RwLock<HashMap<[u8; 32], String>>,
     flags: RwLock<HashMap<String, bool>>,
+    limits: RwLock<HashMap<String, String>>,
 }
 
 /// Settings of a [`MemoryStore`].
@@ -153,6 +154,7 @@ impl MemoryStoreBuilder {
                 lockouts: Lockouts::new(self.capacity),
                 users: RwLock::default(),
                 flags: RwLock::default(),
+                limits: RwLock::default(),
             }),
         }
     }
@@ -197,6 +199,29 @@ impl Store for MemoryStore {
 
     fn unlock<'a>(&'a self, lockout: &'a Lockout, subject: &'a str, _: Instant) -> StoreFuture<'a, bool> {
         async move { Ok(self.unlock_now(lockout, subject)) }.boxed()
+    }
+
+    fn limits(&self, _: Instant) -> StoreFuture<'_, Vec<(String, String)>> {
+        async move {
+            let limits = read(&self.inner.limits);
+            Ok(limits
+                .iter()
+                .map(|(name, limit)| (name.clone(), limit.clone()))
+                .collect())
+        }
+        .boxed()
+    }
+
+    fn set_limit<'a>(&'a self, name: &'a str, limit: Option<&'a str>, _: Instant) -> StoreFuture<'a, ()> {
+        async move {
+            let mut limits = write(&self.inner.limits);
+            match limit {
+                Some(limit) => limits.insert(name.to_owned(), limit.to_owned()),
+                None => limits.remove(name),
+            };
+            Ok(())
+        }
+        .boxed()
     }
 
     fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {

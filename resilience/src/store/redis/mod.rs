@@ -194,6 +194,37 @@ impl Store for RedisStore {
         .boxed()
     }
 
+    fn limits(&self, deadline: Instant) -> StoreFuture<'_, Vec<(String, String)>> {
+        async move {
+            let mut connection = self.pool.checkout_by(deadline).await?;
+            let command = cmd("HGETALL").arg(self.layout.limits()).take();
+            let reply = connection.send(&command, deadline).await.map_err(store_error)?;
+            redis::from_redis_value::<Vec<(Vec<u8>, Vec<u8>)>>(reply)
+                .map(|fields| {
+                    fields
+                        .into_iter()
+                        .map(|(name, limit)| (lossy(name), lossy(limit)))
+                        .collect()
+                })
+                .map_err(|_| odd("its limits are no hash"))
+        }
+        .boxed()
+    }
+
+    fn set_limit<'a>(&'a self, name: &'a str, limit: Option<&'a str>, deadline: Instant) -> StoreFuture<'a, ()> {
+        async move {
+            let key = self.layout.limits();
+            let command = match limit {
+                Some(limit) => cmd("HSET").arg(key).arg(name).arg(limit).take(),
+                None => cmd("HDEL").arg(key).arg(name).take(),
+            };
+            let mut connection = self.pool.checkout_by(deadline).await?;
+            connection.send(&command, deadline).await.map_err(store_error)?;
+            Ok(())
+        }
+        .boxed()
+    }
+
     fn probe(&self, kind: Probe, deadline: Instant) -> StoreFuture<'_, ()> {
         async move {
             let mut connection = self.pool.checkout_by(deadline).await?;
@@ -289,6 +320,11 @@ fn text(reply: Value) -> Result<Option<String>, StoreError> {
         Value::SimpleString(text) => Ok(Some(text)),
         _ => Err(odd("a value is not a string")),
     }
+}
+
+/// For text that whoever reads it will refuse if it is not what it should be.
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn flag_value(text: &str) -> Result<bool, StoreError> {
