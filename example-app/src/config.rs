@@ -22,6 +22,7 @@ pub(crate) struct Config {
     api_keys: ApiKeys,
     breakers: BreakerChoice,
     trusted_proxies: Vec<Network>,
+    limits_file: Option<String>,
 }
 
 /// The key that the embedded store knows, and its user.
@@ -51,6 +52,7 @@ impl Config {
                 Some("per_operation") => BreakerChoice::PerOperation,
                 Some(other) => return Err(Misuse::value("BREAKERS", other, "`shared` or `per_operation`")),
             },
+            limits_file: var("LIMITS_FILE")?,
             trusted_proxies: match var("TRUSTED_PROXIES")? {
                 None => Vec::new(),
                 Some(list) => list
@@ -72,10 +74,13 @@ impl Config {
         let breaker = BreakerConfig::default()
             .with_failures_in_a_row(5)
             .with_open_for(Duration::from_secs(5));
-        let builder = Resilience::builder()
+        let mut builder = Resilience::builder()
             .breaker(breaker)
             .breakers(self.breakers)
             .trusted_proxies(self.trusted_proxies.iter().copied());
+        if let Some(path) = &self.limits_file {
+            builder = builder.limits_file(path);
+        }
         let built = match &self.redis_url {
             Some(url) => builder.redis(url).api_keys(self.api_keys).build(),
             None => builder
@@ -84,6 +89,7 @@ impl Config {
         };
         built.map_err(|error| match error {
             BuildError::Redis(error) => Misuse::of("REDIS_URL", error),
+            BuildError::LimitsFile(error) => Misuse::of("LIMITS_FILE", error),
             BuildError::Network { error, .. } => Misuse::of("TRUSTED_PROXIES", error),
             error => Misuse::of("the environment", error),
         })

@@ -2,6 +2,7 @@
 
 mod admin;
 mod config;
+mod limits;
 mod routes;
 mod serve;
 mod users;
@@ -21,7 +22,7 @@ use crate::config::{Config, Misuse};
 ///
 /// Settings come from the environment: PORT (3000), HOST (127.0.0.1), REDIS_URL (none: an embedded store),
 /// BREAKERS (shared, or per_operation), API_KEYS (sha256, or plain), TRUSTED_PROXIES (none; networks and addresses,
-/// separated by commas, whose X-Forwarded-For is believed), RUST_LOG (info).
+/// separated by commas, whose X-Forwarded-For is believed), LIMITS_FILE (none; TOML with quotas by name), RUST_LOG (info).
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -42,6 +43,11 @@ enum Command {
     Flag {
         #[command(subcommand)]
         change: admin::FlagChange,
+    },
+    /// Look at quotas that have a name, and change them in the Redis at REDIS_URL
+    Limits {
+        #[command(subcommand)]
+        change: limits::LimitChange,
     },
     /// Forget the attempts against an account, in the Redis at REDIS_URL: it may log in again at once
     Unlock {
@@ -74,6 +80,7 @@ async fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Serve => serve::serve(&config).await,
         Command::Key { change } => admin::change_key(&config, change).await,
         Command::Flag { change } => admin::change_flag(&config, change).await,
+        Command::Limits { change } => limits::change(&config, change).await,
         Command::Unlock { account } => admin::unlock(&config, &account).await,
         Command::Policies => admin::print_policies(&config.resilience()?),
     }

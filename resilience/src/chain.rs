@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 
 use crate::{
     bound::Bound,
-    deadline::{self, DeadlineExceeded},
-    error::Error,
+    deadline,
+    error::{self, Error},
     guard::{
         GuardOutage, Verdict,
         auth::{AuthQuestion, Verified},
@@ -71,7 +71,9 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
                 },
             };
             // A scope within the handler may have noticed first that its time was up.
-            let in_time = in_time && !matches!(&outcome, Err(error) if error.is::<DeadlineExceeded>());
+            let is_timeout =
+                |error: &poem::Error| error::refusal_in(error).is_some_and(|refusal| refusal.code() == "timeout");
+            let in_time = in_time && !outcome.as_ref().is_err_and(is_timeout);
             if let Some(entered) = entered.filter(|_| in_time) {
                 Box::pin(entered.settle(LoginOutcome::of(&outcome))).await;
             }

@@ -65,6 +65,7 @@ mod runtime;
 mod store_breaker;
 mod summary;
 mod trail;
+mod unlock;
 
 #[doc(hidden)]
 pub mod __private;
@@ -80,8 +81,9 @@ pub use crate::{
     install::ResilienceEndpoint,
     limits::{LimitInForce, LimitSource, Limits, LimitsError},
     policy::{Algorithm, BreakerChoice, InvalidLimit, Limit, OnOutage},
-    runtime::{BreakerView, Health, RateLimitHeaders, Resilience, UnlockError, VerifyError},
+    runtime::{BreakerView, Health, RateLimitHeaders, Resilience, VerifyError},
     summary::{GuardSummary, PolicySummary},
+    unlock::UnlockError,
 };
 
 /// What tests of guarded services need: a store whose answers, errors and delays a test sets, and a clock that it moves.

@@ -1,7 +1,7 @@
 //! The runtime: one store, its breakers, and every policy of the program bound to them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::HashMap,
     fmt,
     ops::Deref,
     sync::{Arc, Mutex, PoisonError},
@@ -13,7 +13,7 @@ use poem::{
     http::{HeaderName, HeaderValue},
 };
 use tokio::{
-    sync::broadcast,
+    sync::{Semaphore, broadcast},
     time::{Instant, timeout_at},
 };
 
@@ -22,23 +22,20 @@ use crate::{
     bound::Bound,
     breaker::{BreakerEvent, CircuitBreaker, State},
     builder::Builder,
-    client::{Callers, ClientKey, InvalidAccount},
+    client::Callers,
     guard::{auth::Authenticator, flag::LastKnown, lockout::BodyBounds, rate_limit::Blocked},
     limits::{self, Limits, NamedLimits},
     lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
-    policy::{BreakerChoice, LockoutKey, Policy},
+    policy::{BreakerChoice, Policy},
     registry,
-    store::{MemoryStore, Probe, Store, StoreError, StoreErrorKind},
+    store::{MemoryStore, Probe, Store, StoreErrorKind},
     store_breaker::StoreBreakers,
     summary::PolicySummary,
 };
 
 /// How long [`Resilience::health`] waits for the store.
 const HEALTH_DEADLINE: Duration = Duration::from_millis(250);
-
-/// How long a change by an operator may take.
-const OPERATOR_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What guarded handlers need at run time. A cheap handle: clones share everything.
 ///
@@ -177,50 +174,6 @@ impl Resilience {
         Lockout::new(&self.runtime, name, config)
     }
 
-    /// Forgets what attempts stand against `account`, in every lockout by account that a handler of this program has:
-    /// it may be tried again at once. Says in how many of them there was something to forget. What this process has counted
-    /// in an outage is forgotten too, whatever the store answers.
-    ///
-    /// The store is asked outside of its breaker, at most 5 s for each lockout.
-    ///
-    /// # Errors
-    ///
-    /// When the account is none ([`ClientKey::account`]), or the store does not answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped, it has unlocked some of them, or none.
-    pub async fn unlock(&self, account: &str) -> Result<usize, UnlockError> {
-        let subject = ClientKey::account(account)?;
-        // Handlers that share a lockout share its tallies.
-        let mut lockouts = BTreeMap::new();
-        for policy in registry::policies() {
-            let bound = self.runtime.bound(policy);
-            for lockout in bound.lockouts.iter().flat_map(|lockouts| &lockouts.all) {
-                if matches!(lockout.spec.key, LockoutKey::Account(_)) {
-                    lockouts.insert(lockout.lockout.id.clone(), lockout.lockout.clone());
-                }
-            }
-        }
-        let mut unlocked = 0;
-        // Before the store is asked, which may not answer: what was counted here in an outage.
-        let here: BTreeSet<_> = lockouts
-            .iter()
-            .filter(|(_, lockout)| self.runtime.insurance.unlock_now(lockout, subject.as_str()))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for lockout in lockouts.values() {
-            let deadline = Instant::now() + OPERATOR_DEADLINE;
-            let unlock = self.runtime.store.unlock(lockout, subject.as_str(), deadline);
-            let known = timeout_at(deadline, unlock).await.unwrap_or_else(|_| {
-                let message = format!("the store has not answered within {OPERATOR_DEADLINE:?}");
-                Err(StoreError::new(StoreErrorKind::Unavailable, message))
-            });
-            unlocked += usize::from(known? || here.contains(&lockout.id));
-        }
-        Ok(unlocked)
-    }
-
     /// Publishes counts and samples to the `metrics` recorder now. They are published every second by themselves; call
     /// this before a scrape that must see the latest.
     #[cfg(feature = "metrics")]
@@ -278,18 +231,6 @@ impl Health {
     pub fn is_degraded(&self) -> bool {
         !self.store_reachable || self.breakers.iter().any(|(_, state)| *state != State::Closed)
     }
-}
-
-/// Why [`Resilience::unlock`] unlocked nothing.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum UnlockError {
-    /// There can be no such account.
-    #[error(transparent)]
-    Account(#[from] InvalidAccount),
-    /// The store has not done it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// Mistakes that [`Resilience::verify`] found.
@@ -356,6 +297,8 @@ pub(crate) struct Runtime {
     /// Quotas by name.
     pub(crate) limits: NamedLimits,
     pub(crate) observer: Observer,
+    /// Settlements of attempts that wait for the store, at most.
+    pub(crate) unsettled: Semaphore,
     last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
     /// Sorted by the policy's address.
     bound: Vec<(usize, Bound)>,
@@ -404,6 +347,7 @@ impl Runtime {
             insurance,
             limits,
             observer: Observer::default(),
+            unsettled: Semaphore::new(1_024),
             last_known: Mutex::default(),
             bound: Vec::new(),
             strays: Mutex::default(),
@@ -438,7 +382,6 @@ impl Runtime {
         }
     }
 
-    #[cfg(feature = "metrics")]
     pub(crate) fn each_bound(&self, mut each: impl FnMut(&Bound)) {
         self.bound.iter().for_each(|(_, bound)| each(bound));
         let strays: Vec<_> = self

@@ -1,6 +1,8 @@
 //! The service as its users and operators meet it: a process with settings, a port, signals and an exit code.
 
 mod embedded;
+mod instances;
+mod limits;
 mod login;
 mod operator;
 mod outage;

@@ -1,8 +1,8 @@
 //! The attempts that a request has begun, and what becomes of them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::{runtime::Handle, task::JoinHandle};
+use tokio::{runtime::Handle, task::JoinHandle, time::sleep};
 
 use super::{bound::Lockouts, outcome::LoginOutcome};
 use crate::{
@@ -13,6 +13,16 @@ use crate::{
     store::{Attempt, Settle, Settlement},
     store_breaker::Operation,
 };
+
+/// When settling is tried again: over a minute, which is longer than most outages.
+const RETRIES: [Duration; 6] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(16),
+    Duration::from_secs(32),
+];
 
 /// Attempts of a request that has not reached its handler. They are given back however it ends: refused or dropped.
 #[derive(Default)]
@@ -115,10 +125,31 @@ impl Entered {
             settled.extend(settlement(outcome, key).map(|settle| (counted, settle)));
         }
         let tokio = self.tokio.clone().filter(|_| !settled.is_empty())?;
-        Some(tokio.spawn(async move { self.carry_out(&settled).await }))
+        Some(tokio.clone().spawn(async move {
+            if !self.carry_out(&settled).await {
+                tokio.spawn(self.give_back_later(settled));
+            }
+        }))
     }
 
-    async fn carry_out(&self, settled: &[(Counted, Settle)]) {
+    /// What the store was not there to settle is given back once it is there again: nobody is to be locked out for having
+    /// logged in while it was away. Not cleared, since others may have tried meanwhile.
+    async fn give_back_later(self: Box<Self>, settled: Vec<(Counted, Settle)>) {
+        let Ok(_permit) = self.runtime.unsettled.try_acquire() else {
+            return;
+        };
+        let in_store = settled.into_iter().filter(|(counted, _)| counted.by == Counter::Store);
+        let settled: Vec<_> = in_store.map(|(counted, _)| (counted, Settle::GiveBack)).collect();
+        for wait in RETRIES {
+            sleep(wait).await;
+            if self.carry_out(&settled).await {
+                return;
+            }
+        }
+    }
+
+    /// Whether the store has settled what it has counted.
+    async fn carry_out(&self, settled: &[(Counted, Settle)]) -> bool {
         let by = |counter| -> Vec<Settlement<'_>> {
             let settled = settled.iter().filter(|(counted, _)| counted.by == counter);
             settled
@@ -131,7 +162,7 @@ impl Entered {
         self.runtime.insurance.settle_attempts_now(&by(Counter::Process));
         let settlements = by(Counter::Store);
         if settlements.is_empty() {
-            return;
+            return true;
         }
         let lockouts = &*self.lockouts;
         let asked = Asked::now();
@@ -140,8 +171,14 @@ impl Entered {
         });
         let answer = question.ask(asked).await;
         self.runtime.observer.note(Operation::Lockout, &answer);
-        if let Err(outage) = answer.0 {
-            lockouts.complaints.about(&"lockout: attempts stay counted", &outage);
+        match answer.0 {
+            Ok(()) => true,
+            Err(outage) => {
+                lockouts
+                    .complaints
+                    .about(&"lockout: attempts stay counted for now", &outage);
+                false
+            }
         }
     }
 }

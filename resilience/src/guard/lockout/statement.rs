@@ -48,9 +48,10 @@ impl Statement {
     /// The account that stands at this place; `None` if there is none, or none that all readers agree about.
     pub(super) fn account(&self, place: &Place) -> Option<Cow<'_, str>> {
         let bytes = match (place, &self.query, self.format) {
-            (Place::Form(_), Some(query), _) => query.as_bytes(),
-            (Place::Form(_), None, Format::Form | Format::Unsaid)
-            | (Place::Json(_), _, Format::Json | Format::Unsaid) => &self.body,
+            (Place::Form(_), Some(query), Format::Form | Format::Unsaid) => query.as_bytes(),
+            (Place::Form(_), None, Format::Form | Format::Unsaid) => &self.body,
+            // Of a GET that does not say it is JSON, another reader may take the query.
+            (Place::Json(_), _, Format::Json) | (Place::Json(_), None, Format::Unsaid) => &self.body,
             _ => return None,
         };
         place.account(bytes)

@@ -148,6 +148,17 @@ async fn pair() -> StatusCode {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_has_no_key_is_nobody_whom_others_could_lock_out() {
+    let store = ScriptedStore::new();
+    let app = app(pair, over(&store));
+    assert_eq!(
+        ask(&app, Request::default()).await.summary(),
+        (400, "account_unreadable".into())
+    );
+    assert_eq!(store.calls().begin, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_of_ones_own_has_a_tally_for_each_value() {
     let app = memory(pair);
     let request = |device| Request::builder().header("x-device", device).finish();

@@ -70,10 +70,13 @@ async fn a_body_is_read_up_to_a_limit() {
     assert_eq!(refused.summary(), (413, "body_too_large".into()));
     // Also one that does not say how long it is, or never ends.
     let endless = stream::repeat_with(|| Ok::<_, io::Error>(&b"{\"a\":"[..])).boxed();
-    let request = Request::builder().body(Body::from_bytes_stream(endless));
+    let request = Request::builder()
+        .method(Method::POST)
+        .body(Body::from_bytes_stream(endless));
     assert_eq!(ask(&app, request).await.status, 413);
     // Nor is a byte waited for if the length says it already.
     let request = Request::builder()
+        .method(Method::POST)
         .header("content-length", "65")
         .body(Body::from_bytes_stream(stream::pending::<
             Result<&'static [u8], io::Error>,
@@ -85,7 +88,9 @@ async fn a_body_is_read_up_to_a_limit() {
 async fn a_body_that_is_too_slow_is_not_waited_for() {
     let app = app(login, Resilience::builder().memory());
     let slow = stream::iter([Ok::<_, io::Error>(&b"{"[..])]).chain(stream::pending());
-    let request = Request::builder().body(Body::from_bytes_stream(slow));
+    let request = Request::builder()
+        .method(Method::POST)
+        .body(Body::from_bytes_stream(slow));
     let (refused, took) = super::super::timed(&app, request).await;
     assert_eq!(refused.summary(), (408, "body_timeout".into()));
     assert!(
@@ -102,7 +107,9 @@ async fn a_body_that_breaks_off_names_nobody() {
         Ok(&b"{\"username\":\"ada\",\"password\":\"200\"}"[..]),
         Err(io::Error::other("gone")),
     ]);
-    let request = Request::builder().body(Body::from_bytes_stream(broken));
+    let request = Request::builder()
+        .method(Method::POST)
+        .body(Body::from_bytes_stream(broken));
     assert_eq!(ask(&app, request).await.summary(), (400, "account_unreadable".into()));
     assert_eq!(store.calls().settle, 0);
     // Whereas one that was readable and is refused later is given back.

@@ -4,6 +4,7 @@ mod attempts;
 mod bodies;
 mod hang_up;
 mod outage;
+mod readers;
 
 use std::time::Duration;
 

@@ -85,6 +85,62 @@ async fn what_cannot_be_settled_changes_no_answer() {
     assert!(took < ms(110), "{took:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_settled_is_given_back_later() {
+    let store = ScriptedStore::new().on_settle(Answer::error(StoreErrorKind::Unavailable));
+    let app = app(login, over(&store));
+    assert_eq!(status(&app, "ada", "200").await, 200);
+    assert_eq!(
+        store.settled(),
+        [(address(), Settle::GiveBack), (account("ada"), Settle::Clear)]
+    );
+    // Others may have tried meanwhile: their attempts stay.
+    store.on_settle(Answer::ok(()));
+    eventually("it is tried again", async || store.calls().settle == 2).await;
+    assert_eq!(
+        store.settled()[2..],
+        [(address(), Settle::GiveBack), (account("ada"), Settle::GiveBack)]
+    );
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(store.calls().settle, 2);
+}
+
+#[resilient(lockout(2, "15m", key = account("json:/username"), on_outage = "fail_open"))]
+#[handler]
+async fn open_login() {}
+
+/// A client that sends its body slowly enough has spent the time that its request has. That is no outage.
+#[tokio::test(start_paused = true)]
+async fn whoever_is_out_of_time_is_not_let_in_by_it() {
+    let store = ScriptedStore::new();
+    let app = app(open_login, over(&store));
+    let slow = futures_util::stream::once(async {
+        tokio::time::sleep(ms(200)).await;
+        Ok::<_, std::io::Error>(&b"{\"username\":\"ada\"}"[..])
+    });
+    let request = Request::builder().body(poem::Body::from_bytes_stream(Box::pin(slow)));
+    let answered = resilience::deadline::scope(ms(100), ask(&app, request)).await;
+    // Whether its own deadline or the body's comes first: it is not the handler that answers.
+    assert!(answered.map_or(true, |answered| !answered.status.is_success()));
+    assert_eq!(store.calls().begin, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlocked_account_may_try_again_and_an_error_is_said() {
+    let resilience = Resilience::builder().memory().build().unwrap();
+    let app = poem::EndpointExt::with(login, resilience.clone());
+    for _ in 0..3 {
+        assert_eq!(status(&app, "ada", "401").await, 401);
+    }
+    assert_eq!(status(&app, "ada", "200").await, 429);
+    assert_eq!(resilience.unlock("ADA").await.unwrap(), 1);
+    assert_eq!(resilience.unlock("ada").await.unwrap(), 0);
+    assert_eq!(status(&app, "ada", "200").await, 200);
+    assert!(resilience.unlock(" ").await.is_err());
+    let down = over(&ScriptedStore::new().down()).build().unwrap();
+    assert!(down.unlock("ada").await.is_err());
+}
+
 /// The same login in health and in an outage, over a Redis that is killed and comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_refuses_logins_and_lets_them_in_again() {
