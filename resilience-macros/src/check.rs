@@ -6,7 +6,11 @@ use proc_macro2::Span;
 use quote::ToTokens;
 use syn::{Error, GenericParam, PathArguments, Type};
 
-use crate::{errors::Errors, handler::Handler, model::Policy};
+use crate::{
+    errors::Errors,
+    handler::Handler,
+    model::{LockoutKey, Policy},
+};
 
 /// Notes what a policy says twice, or says without what it needs.
 pub(crate) fn policy(policy: &Policy, errors: &mut Errors) {
@@ -78,6 +82,13 @@ pub(crate) fn policy(policy: &Policy, errors: &mut Errors) {
     }
 }
 
+fn reads_another_body(one: &LockoutKey, other: &LockoutKey) -> bool {
+    matches!(
+        (one, other),
+        (LockoutKey::Json(_), LockoutKey::Form(_)) | (LockoutKey::Form(_), LockoutKey::Json(_))
+    )
+}
+
 /// Notes lockouts that do not say whose attempts count, or count them twice.
 fn lockouts(policy: &Policy, errors: &mut Errors) {
     let advice = if policy.auth.is_some() {
@@ -96,6 +107,12 @@ fn lockouts(policy: &Policy, errors: &mut Errors) {
                 lockout.span,
                 "two lockouts with the same key would count each attempt twice: keep one of them; locks that grow are \
                  several durations of one lockout, such as \"1m, 5m, 15m, 1h\"",
+            ));
+        } else if earlier.iter().any(|other| reads_another_body(&other.key, &lockout.key)) {
+            errors.push(Error::new(
+                lockout.span,
+                "a body is JSON or a form, and never both, so that no request would get past these two lockouts: write \
+                 one handler for each",
             ));
         } else if let Some(name) = &lockout.name
             && earlier.iter().any(|other| other.name == lockout.name)

@@ -25,6 +25,10 @@ async fn same_fn() {}
 #[handler]
 async fn same_name() {}
 
+#[resilient(lockout(5, "15m", key = account("json:/username")), lockout(5, "15m", key = account("form:username")))]
+#[handler]
+async fn two_bodies() {}
+
 #[resilient(lockout(5, "15m", key = account("json:/username")), lockout(5, "15m", key = account("json:/email")), lockout(20, "15m", key = ip))]
 #[handler]
 async fn fine() {}
@@ -35,5 +39,6 @@ fn main() {
         .at("/same_field", poem::get(same_field))
         .at("/same_fn", poem::get(same_fn))
         .at("/same_name", poem::get(same_name))
+        .at("/two_bodies", poem::get(two_bodies))
         .at("/fine", poem::get(fine));
 }

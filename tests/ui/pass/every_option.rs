@@ -66,6 +66,11 @@ mod guards {
     }
 }
 
+/// A form instead.
+#[resilient(lockout(5, "15m", key = account("form:username")), lockout(5, "15m", key = account("form:email")))]
+#[handler]
+async fn form() {}
+
 #[resilient(
     deadline = "2s",
     rate_limit(1_000, "1d", key = global, algorithm = "fixed_window", on_outage = "fail_local", name = "daily", local_share = "25%"),
@@ -79,7 +84,7 @@ mod guards {
     rate_limit(100, "1d", key = by_path),
     rate_limit(key = header("X-Tenant"), 30, "1h"),
     lockout(5, "15m", key = account("json:/username")),
-    lockout(5u32, "1m, 5m,15m, 1h", key = account("form:username"), on_outage = "fail_closed", deadline = "100ms",),
+    lockout(5u32, "1m, 5m,15m, 1h", key = account("json:/email"), on_outage = "fail_closed", deadline = "100ms",),
     lockout(key = account("json:/a~1b/0/~0"), 1, 1, on_outage = "fail_open", mode = "observe"),
     lockout(1_000, "366d", key = ip, on_outage = "fail_local", name = "login/address", mode = "enforce"),
     lockout(20, 900, key = user),
