@@ -1,7 +1,8 @@
 //! Refusals that are remembered, and limits that are not what they were.
 
 use super::{
-    Endpoint, EndpointExt, HOUR, Key, Limit, Policy, RateLimit, Request, Resilience, StatusCode, Unregistered, api,
+    Endpoint, EndpointExt, HOUR, Key, Limit, OnOutage, Policy, RateLimit, Request, Resilience, StatusCode,
+    Unregistered, api,
 };
 
 async fn status(app: &impl Endpoint) -> StatusCode {
@@ -52,5 +53,32 @@ async fn handlers_that_disagree_about_a_name_are_refused_by_their_own_numbers() 
         assert_eq!(status(&few).await, StatusCode::OK);
         assert_eq!(status(&few).await, StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(status(&many).await, StatusCode::OK, "remembering {remembered}");
+    }
+}
+
+#[tokio::test]
+async fn a_quota_that_nobody_defines_says_the_same_beside_one_that_is_known_to_refuse() {
+    const HOURLY: RateLimit = RateLimit::new(1, HOUR).with_name("limits-hourly").with_key(Key::Global);
+    const NOBODYS: RateLimit = RateLimit::named("limits-nobodys").with_key(Key::Global);
+    static ALONE: [RateLimit; 1] = [HOURLY];
+    static OPEN: [RateLimit; 2] = [HOURLY, NOBODYS];
+    static CLOSED: [RateLimit; 2] = [HOURLY, NOBODYS.with_on_outage(OnOutage::FailClosed)];
+    static A: Policy = Policy::new("limits", "alone").with_rate_limits(&ALONE);
+    static B: Policy = Policy::new("limits", "open").with_rate_limits(&OPEN);
+    static C: Policy = Policy::new("limits", "closed").with_rate_limits(&CLOSED);
+    for remembered in [0, 100] {
+        let builder = Resilience::builder().memory().remember_blocked(remembered);
+        let resilience = builder.build().expect("valid settings");
+        let said = async |policy| {
+            let app = Unregistered(policy).with(resilience.clone());
+            let response = app.get_response(Request::default()).await;
+            let fallback = response.headers().get("x-ratelimit-fallback").cloned();
+            let fallback = fallback.map(|value| value.to_str().expect("a word").to_owned());
+            (response.status().as_u16(), fallback)
+        };
+        assert_eq!(said(&A).await, (200, None));
+        assert_eq!(said(&A).await, (429, None));
+        assert_eq!(said(&B).await, (429, Some("open".into())), "remembering {remembered}");
+        assert_eq!(said(&C).await, (503, Some("closed".into())), "remembering {remembered}");
     }
 }
