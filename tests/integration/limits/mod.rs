@@ -1,5 +1,6 @@
 //! Quotas by name that change while services run: over one Redis, and by a file.
 
+mod blocked;
 mod file;
 mod store;
 

@@ -24,13 +24,22 @@ pub(crate) struct Blocked {
     horizon: AtomicU64,
 }
 
-/// A claim that was refused. A cheaper one may pass, and what was refused by other limits says nothing of these.
+/// A claim that was refused. A cheaper one may pass, and what was refused by other limits says nothing of these: limits
+/// that were changed since, and those of handlers that share a name, but not its numbers, which no id tells apart.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Refused {
     quota: String,
     client: String,
     cost: u32,
+    numbers: Numbers,
     version: u64,
+}
+
+/// What decides whether there is room, and is not part of every quota's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Numbers {
+    limit: u32,
+    burst: u32,
 }
 
 /// A [`Refused`] that is looked up. Its fields come in the same order, so that it has the same hash.
@@ -39,7 +48,17 @@ struct Asked<'a> {
     quota: &'a str,
     client: &'a str,
     cost: u32,
+    numbers: Numbers,
     version: u64,
+}
+
+impl Numbers {
+    fn of(take: &Take<'_>) -> Self {
+        Self {
+            limit: take.quota.limit,
+            burst: take.quota.burst,
+        }
+    }
 }
 
 impl Equivalent<Refused> for Asked<'_> {
@@ -47,6 +66,7 @@ impl Equivalent<Refused> for Asked<'_> {
         self.client == refused.client
             && self.quota == refused.quota
             && self.cost == refused.cost
+            && self.numbers == refused.numbers
             && self.version == refused.version
     }
 }
@@ -85,6 +105,7 @@ impl Blocked {
             quota: take.quota.id.clone(),
             client: take.client.to_owned(),
             cost: take.cost,
+            numbers: Numbers::of(take),
             version,
         };
         let refusal = Refusal {
@@ -102,6 +123,7 @@ impl Blocked {
             quota: &take.quota.id,
             client: take.client,
             cost: take.cost,
+            numbers: Numbers::of(take),
             version,
         };
         let refusals = self.refusals.as_ref()?;
@@ -180,14 +202,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_of_one_quota_one_client_one_cost_and_one_version() {
+    async fn it_is_of_one_quota_with_its_numbers_one_client_one_cost_and_one_version() {
         let blocked = Blocked::new(10);
         let (one, other, now) = (quota("q"), quota("r"), Instant::now());
+        let higher = Quota { limit: 6, ..quota("q") };
+        let larger = Quota { burst: 6, ..quota("q") };
         let take = |quota, client, cost| Take { quota, client, cost };
         blocked.learn(&take(&one, "a", 2), 7, now, &refused(MINUTE));
         assert!(blocked.recall(&take(&one, "a", 2), 7, now).is_some());
         for (take, version) in [
             (take(&other, "a", 2), 7),
+            (take(&higher, "a", 2), 7),
+            (take(&larger, "a", 2), 7),
             (take(&one, "b", 2), 7),
             (take(&one, "a", 1), 7),
             (take(&one, "a", 2), 8),

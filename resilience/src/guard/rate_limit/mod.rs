@@ -126,6 +126,8 @@ impl<'a> Claims<'a> {
         let Some(wait) = known.iter().flatten().map(|taken| taken.retry_after).max() else {
             return Ok(());
         };
+        // In the order in which the store's answer is read: what nobody defines comes first.
+        self.check_defined(runtime, trail)?;
         for (claim, known) in self.deciding().iter().zip(known) {
             if known.is_some() {
                 claim.quota.tally.count(Answer::Rejected);
