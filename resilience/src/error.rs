@@ -115,7 +115,7 @@ impl Error {
     }
 }
 
-/// The built-in cases. Their codes and statuses are the table in the book, "Guards and failure modes".
+/// The built-in cases. Their codes and statuses are the table in the book, "The chain".
 impl Error {
     pub(crate) fn missing_api_key() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "missing_api_key", "No API key was sent.")
