@@ -7,7 +7,7 @@ use poem::http::{HeaderName, HeaderValue};
 use crate::{
     guard::{flag::LastKnown, lockout::Lockouts},
     limits::{NamedLimit, NamedLimits, Terms, TermsRef, named_family},
-    observe::{Complaints, Tally},
+    observe::{Complaints, Overruns, Tally},
     policy::{Flag, Key, Mode, Policy, RateLimit},
     runtime::Runtime,
     store_breaker::{Operation, StoreBreaker},
@@ -16,7 +16,10 @@ use crate::{
 /// A policy with its breakers, quotas and counters.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    pub(crate) policy: &'static Policy,
+    /// The path of the module that holds the handler.
+    pub(crate) module: &'static str,
+    /// The handler's name.
+    pub(crate) name: &'static str,
     /// Quotas by address, header and everybody: phase A.
     pub(crate) quotas: Quotas,
     pub(crate) flags: Vec<BoundFlag>,
@@ -25,6 +28,10 @@ pub(crate) struct Bound {
     /// Quotas by user, and by keys of the user's own, which may look at who that is: after authentication.
     pub(crate) user_quotas: Quotas,
     pub(crate) lockouts: Option<Arc<Lockouts>>,
+    /// The budget of the handler, if it has one of its own.
+    pub(crate) deadline: Option<Duration>,
+    /// Handlers that ran on after their deadline.
+    pub(crate) overruns: Overruns,
 }
 
 /// The quotas of one phase.
@@ -87,16 +94,20 @@ pub(crate) struct BoundGuard {
 }
 
 impl Bound {
-    pub(crate) fn new(policy: &'static Policy, runtime: &Runtime) -> Self {
+    pub(crate) fn new(policy: &Policy, runtime: &Runtime) -> Self {
         let settings = &runtime.settings;
         let choice = policy.breaker().unwrap_or(settings.breakers);
         let breaker = |operation| runtime.breakers.for_operation(choice, operation);
-        let (user, other): (Vec<_>, Vec<_>) = named(policy)
+        let (user, other): (Vec<_>, Vec<_>) = named(policy.rate_limits())
             .into_iter()
             .partition(|(spec, _)| matches!(spec.key, Key::User | Key::Custom(_)));
-        let quotas = |specs| Quotas::new(policy, specs, runtime, breaker(Operation::RateLimit));
+        let (module, name) = (policy.module(), policy.name());
+        let quotas = |specs| Quotas::new((module, name), specs, runtime, breaker(Operation::RateLimit));
         Self {
-            policy,
+            module,
+            name,
+            deadline: policy.deadline(),
+            overruns: Overruns::default(),
             quotas: quotas(other),
             user_quotas: quotas(user),
             lockouts: (!policy.lockouts().is_empty())
@@ -138,15 +149,18 @@ impl Bound {
     }
 }
 
+/// The module and the name of the handler that unnamed quotas belong to.
+type Owner = (&'static str, &'static str);
+
 impl Quotas {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.observed.is_empty()
     }
 
-    fn new(policy: &Policy, specs: Vec<(RateLimit, String)>, runtime: &Runtime, breaker: Arc<StoreBreaker>) -> Self {
+    fn new(owner: Owner, specs: Vec<(RateLimit, String)>, runtime: &Runtime, breaker: Arc<StoreBreaker>) -> Self {
         let bound = |(spec, name): (RateLimit, String)| {
             let deadline = spec.deadline.unwrap_or(runtime.settings.rate_limit_deadline);
-            BoundQuota::new(policy, spec, &name, deadline, &runtime.limits)
+            BoundQuota::new(owner, spec, &name, deadline, &runtime.limits)
         };
         let (all, observed): (Vec<_>, Vec<_>) = specs
             .into_iter()
@@ -163,8 +177,8 @@ impl Quotas {
 }
 
 impl BoundQuota {
-    fn new(policy: &Policy, spec: RateLimit, name: &str, deadline: Duration, limits: &NamedLimits) -> Self {
-        let family = quota_family(policy, &spec);
+    fn new(owner: Owner, spec: RateLimit, name: &str, deadline: Duration, limits: &NamedLimits) -> Self {
+        let family = quota_family(owner, &spec);
         let own = spec.limit.map(|limit| Terms::new(&family, limit, spec.key, name));
         Self {
             label: own.as_ref().map_or_else(
@@ -191,7 +205,7 @@ impl BoundQuota {
 }
 
 /// Each quota with the name that its `RateLimit` fields carry: its own, or `default`, `default-2`, …
-fn named(policy: &Policy) -> Vec<(RateLimit, String)> {
+fn named(quotas: &[RateLimit]) -> Vec<(RateLimit, String)> {
     let mut unnamed = 0;
     let name = |&spec: &RateLimit| match spec.name {
         Some(name) => (spec, name.to_owned()),
@@ -205,17 +219,17 @@ fn named(policy: &Policy) -> Vec<(RateLimit, String)> {
             (spec, name)
         }
     };
-    policy.rate_limits().iter().map(name).collect()
+    quotas.iter().map(name).collect()
 }
 
 /// What begins the id of a quota. A named one is shared by all that use the name; any other belongs to its handler, with
 /// its limit, window and key.
-fn quota_family(policy: &Policy, spec: &RateLimit) -> String {
+fn quota_family((module, handler): Owner, spec: &RateLimit) -> String {
     match (spec.name, spec.limit) {
         (Some(name), _) => named_family(name),
         (None, limit) => {
             let requests = limit.map_or(0, |limit| limit.requests());
-            format!("{}::{}:{requests}", policy.module(), policy.name())
+            format!("{module}::{handler}:{requests}")
         }
     }
 }
@@ -226,24 +240,24 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn quota_id(policy: &Policy, spec: &RateLimit) -> String {
+    fn quota_id(owner: Owner, spec: &RateLimit) -> String {
         let limit = spec.limit.expect("it has its own");
-        Terms::new(&quota_family(policy, spec), limit, spec.key, "default")
+        Terms::new(&quota_family(owner, spec), limit, spec.key, "default")
             .quota
             .id
     }
 
     #[test]
     fn a_quota_is_its_handlers_unless_it_is_named() {
-        let (a, b) = (Policy::new("app", "a"), Policy::new("app", "b"));
+        let (a, b) = (("app", "a"), ("app", "b"));
         let quota = RateLimit::new(30, MINUTE);
-        assert_eq!(quota_id(&a, &quota), "app::a:30:60000ms:sliding:ip");
-        assert_ne!(quota_id(&a, &quota), quota_id(&b, &quota));
-        assert_ne!(quota_id(&a, &quota), quota_id(&a, &RateLimit::new(31, MINUTE)));
+        assert_eq!(quota_id(a, &quota), "app::a:30:60000ms:sliding:ip");
+        assert_ne!(quota_id(a, &quota), quota_id(b, &quota));
+        assert_ne!(quota_id(a, &quota), quota_id(a, &RateLimit::new(31, MINUTE)));
         let shared = quota.with_name("api");
-        assert_eq!(quota_id(&a, &shared), "=api:60000ms:sliding:ip");
-        assert_eq!(quota_id(&a, &shared), quota_id(&b, &shared));
-        assert_ne!(quota_id(&a, &shared), quota_id(&a, &shared.with_key(Key::Global)));
+        assert_eq!(quota_id(a, &shared), "=api:60000ms:sliding:ip");
+        assert_eq!(quota_id(a, &shared), quota_id(b, &shared));
+        assert_ne!(quota_id(a, &shared), quota_id(a, &shared.with_key(Key::Global)));
     }
 
     #[test]
@@ -253,8 +267,7 @@ mod tests {
             RateLimit::new(2, MINUTE).with_name("api"),
             RateLimit::new(3, MINUTE),
         ];
-        let policy = Policy::new("app", "a").with_rate_limits(&QUOTAS);
-        let names: Vec<_> = named(&policy).into_iter().map(|(_, name)| name).collect();
+        let names: Vec<_> = named(&QUOTAS).into_iter().map(|(_, name)| name).collect();
         assert_eq!(names, ["default", "api", "default-2"]);
     }
 }

@@ -42,6 +42,7 @@ pub mod breaker;
 pub mod client;
 pub mod clock;
 pub mod deadline;
+pub mod error;
 pub mod guard;
 pub mod lockout;
 // Public for the code that the attribute generates, and not for anybody to write by hand.
@@ -52,7 +53,6 @@ pub mod store;
 mod bound;
 mod builder;
 mod chain;
-mod error;
 mod fields;
 mod install;
 mod limits;
@@ -76,7 +76,7 @@ pub use crate::{
     body::ErrorBody,
     builder::{BuildError, Builder, LimitsFileError},
     client::ProxyHeader,
-    error::Error,
+    error::{Error, describe},
     guard::{auth::Identity, lockout::LoginOutcome},
     install::ResilienceEndpoint,
     limits::{LimitInForce, LimitSource, Limits, LimitsError},

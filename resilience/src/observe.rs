@@ -83,6 +83,34 @@ impl Tally {
     }
 }
 
+/// How often a handler held its thread past its deadline: code that blocks, which nobody can drop.
+#[derive(Debug, Default)]
+pub(crate) struct Overruns {
+    #[cfg(feature = "metrics")]
+    count: AtomicU64,
+}
+
+/// How late a handler may be dropped before it counts: timers and schedulers are late too.
+const OVERRUN: Duration = Duration::from_millis(100);
+
+impl Overruns {
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(clippy::unused_self, reason = "counts are compiled out")
+    )]
+    pub(crate) fn note(&self, budget: Duration, took: Duration) {
+        if took.saturating_sub(budget) > OVERRUN {
+            #[cfg(feature = "metrics")]
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn counted(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
 /// What the store did, per operation.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {

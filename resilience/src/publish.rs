@@ -3,6 +3,7 @@
 //! | metric | kind | labels |
 //! |---|---|---|
 //! | `resilience_guard_answers_total` | counter | `handler`, `guard`, `answer` |
+//! | `resilience_deadline_overruns_total` | counter: the handler ran on for over 100 ms after its deadline | `handler` |
 //! | `resilience_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | `breaker` |
 //! | `resilience_breaker_transitions_total` | counter | `breaker`, `from`, `to` |
 //! | `resilience_store_seconds` | histogram | `operation` |
@@ -86,7 +87,7 @@ pub(crate) fn publish(runtime: &Runtime) {
 }
 
 fn publish_answers(bound: &Bound) {
-    let handler = format!("{}::{}", bound.policy.module(), bound.policy.name());
+    let handler = format!("{}::{}", bound.module, bound.name);
     let publish = |guard: String, tally: &Tally| {
         for answer in Answer::ALL {
             let count = tally.counted(answer);
@@ -99,6 +100,10 @@ fn publish_answers(bound: &Bound) {
             }
         }
     };
+    let overruns = bound.overruns.counted();
+    if overruns > 0 {
+        metrics::counter!("resilience_deadline_overruns_total", "handler" => handler.clone()).absolute(overruns);
+    }
     for quotas in [&bound.quotas, &bound.user_quotas] {
         for quota in quotas.all.iter().chain(&quotas.observed) {
             publish(format!("rate_limit:{}", quota.label), &quota.tally);

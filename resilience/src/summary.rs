@@ -64,10 +64,10 @@ impl PolicySummary {
         guards.extend(quotas(&bound.user_quotas));
         guards.extend(bound.lockouts.iter().flat_map(|lockouts| self::lockouts(lockouts)));
         Self {
-            module: bound.policy.module(),
-            handler: bound.policy.name(),
+            module: bound.module,
+            handler: bound.name,
             guards,
-            deadline: bound.policy.deadline(),
+            deadline: bound.deadline,
         }
     }
 

@@ -28,7 +28,8 @@ impl CircuitOpen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError<E> {
     /// The breaker refused, and the future was never polled.
-    #[error(transparent)]
+    // Not transparent: whoever follows the causes is to find the refusal itself.
+    #[error("circuit open")]
     Open(#[from] CircuitOpen),
     /// The future ran and failed.
     #[error("the call failed")]

@@ -111,6 +111,7 @@ impl Builder {
             flag_deadline: self.flag_deadline,
             rate_limit_deadline: self.rate_limit_deadline,
             lockout_deadline: self.lockout_deadline,
+            deadline_header: self.checked_deadline_header()?,
             login_body: self.login_body,
             retry_after: self.retry_after,
             callers,
@@ -186,7 +187,7 @@ impl Builder {
 }
 
 /// Longest deadline of a guard. What takes longer is no guard.
-const DEADLINE_MAX: Duration = Duration::from_secs(60 * 60);
+pub(super) const DEADLINE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Most refusals that are remembered: some gigabytes.
 const REMEMBER_BLOCKED_MAX: usize = 10_000_000;
@@ -194,6 +195,6 @@ const REMEMBER_BLOCKED_MAX: usize = 10_000_000;
 /// What a Redis store takes for the longest wait between two attempts to connect.
 const RECONNECT_CAP: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60 * 60);
 
-fn invalid(option: &'static str, reason: &'static str) -> BuildError {
+pub(super) fn invalid(option: &'static str, reason: &'static str) -> BuildError {
     BuildError::Invalid { option, reason }
 }

@@ -106,7 +106,7 @@ impl Builder {
     }
 }
 
-fn collected<N>(networks: impl IntoIterator<Item = N>) -> Result<Vec<Network>, InvalidNetwork>
+pub(super) fn collected<N>(networks: impl IntoIterator<Item = N>) -> Result<Vec<Network>, InvalidNetwork>
 where
     N: TryInto<Network, Error: Into<InvalidNetwork>>,
 {

@@ -2,6 +2,7 @@
 
 mod build;
 mod callers;
+mod deadlines;
 mod error;
 mod limits;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::{
 /// | [`flag_deadline`](Self::flag_deadline) | 100 ms |
 /// | [`rate_limit_deadline`](Self::rate_limit_deadline) | 80 ms |
 /// | [`lockout_deadline`](Self::lockout_deadline) | 100 ms |
+/// | [`deadline_header`](Self::deadline_header) | none: no caller shortens a deadline |
 /// | [`login_body_limit`](Self::login_body_limit) | 64 KiB |
 /// | [`login_body_timeout`](Self::login_body_timeout) | 5 s |
 /// | [`retry_after`](Self::retry_after) | 30 s |
@@ -62,6 +64,7 @@ pub struct Builder {
     flag_deadline: Duration,
     rate_limit_deadline: Duration,
     lockout_deadline: Duration,
+    deadline_header: Option<deadlines::HeaderSettings>,
     login_body: BodyBounds,
     retry_after: Duration,
     trusted_proxies: Result<Vec<Network>, InvalidNetwork>,
@@ -107,6 +110,7 @@ impl Default for Builder {
             flag_deadline: Duration::from_millis(100),
             rate_limit_deadline: Duration::from_millis(80),
             lockout_deadline: Duration::from_millis(100),
+            deadline_header: None,
             login_body: BodyBounds {
                 limit: 64 * 1024,
                 timeout: Duration::from_secs(5),
@@ -190,30 +194,6 @@ impl Builder {
     /// Verifies callers by this instead of the API-key look-up.
     pub fn authenticator(mut self, authenticator: impl Authenticator) -> Self {
         self.authenticator = Some(Arc::new(authenticator));
-        self
-    }
-
-    /// How long authentication may take, for policies that do not say.
-    pub fn auth_deadline(mut self, deadline: Duration) -> Self {
-        self.auth_deadline = deadline;
-        self
-    }
-
-    /// How long reading a flag may take, for policies that do not say.
-    pub fn flag_deadline(mut self, deadline: Duration) -> Self {
-        self.flag_deadline = deadline;
-        self
-    }
-
-    /// How long taking quotas may take, for policies that do not say.
-    pub fn rate_limit_deadline(mut self, deadline: Duration) -> Self {
-        self.rate_limit_deadline = deadline;
-        self
-    }
-
-    /// How long counting an attempt may take, and settling it, for policies that do not say.
-    pub fn lockout_deadline(mut self, deadline: Duration) -> Self {
-        self.lockout_deadline = deadline;
         self
     }
 

@@ -37,6 +37,18 @@ async fn options_that_make_no_sense_are_named() {
         (builder().auth_deadline(zero), "`auth_deadline`"),
         (builder().flag_deadline(Duration::from_secs(3_601)), "`flag_deadline`"),
         (builder().rate_limit_deadline(zero), "`rate_limit_deadline`"),
+        (
+            builder().deadline_header("x deadline", Duration::from_secs(1), ["10.0.0.0/8"]),
+            "`deadline_header`",
+        ),
+        (
+            builder().deadline_header("x-deadline-ms", zero, ["10.0.0.0/8"]),
+            "`deadline_header`",
+        ),
+        (
+            builder().deadline_header("x-deadline-ms", Duration::from_secs(1), ["10.0.0.1/8"]),
+            "`deadline_header`",
+        ),
         (builder().retry_after(zero), "`retry_after`"),
         (builder().ipv6_prefix(0), "`ipv6_prefix`"),
         (builder().ipv6_prefix(129), "`ipv6_prefix`"),

@@ -90,6 +90,11 @@ impl Callers {
     }
 }
 
+/// Whether the connection's peer has an address in one of these networks.
+pub(crate) fn peer_is_in(request: &Request, networks: &[Network]) -> bool {
+    matches!(Peer::of(request), Peer::Ip(address) if contain(networks, address))
+}
+
 fn contain(networks: &[Network], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(address))
 }

@@ -17,7 +17,7 @@ use std::{
 use poem::Request;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::address::{Callers, ExemptIf};
+pub(crate) use self::address::{Callers, ExemptIf, peer_is_in};
 pub use self::{
     account::InvalidAccount,
     forwarded::ProxyHeader,

@@ -162,3 +162,23 @@ async fn what_would_have_been_rejected_is_published() {
         }
     }
 }
+
+#[resilient(deadline = "1ms")]
+#[handler]
+async fn blocks_its_thread() {
+    std::thread::sleep(ms(150));
+}
+
+#[tokio::test]
+async fn a_handler_that_nobody_can_drop_in_time_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let resilience = over(&ScriptedStore::new()).build().expect("valid settings");
+    let app = blocks_its_thread.with(resilience.clone());
+    ask(&app, request(&[])).await;
+    resilience.publish_metrics();
+    let handler = concat!(module_path!(), "::blocks_its_thread");
+    let overruns = format!("resilience_deadline_overruns_total{{handler={handler}}}");
+    assert_eq!(recorded(&snapshotter).get(&overruns), Some(&DebugValue::Counter(1)));
+}

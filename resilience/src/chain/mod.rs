@@ -12,26 +12,25 @@
 //! What consumes something that a rejection must not consume stands after phase A. Quotas that only observe are asked
 //! beside those of their phase. A phase whose quotas are known to refuse asks nobody.
 
+mod phases;
+
 use std::{sync::Arc, time::Duration};
 
 use poem::{Endpoint, IntoResponse, Request, Response};
-use smallvec::SmallVec;
+use tokio::time::Instant;
 
+use self::phases::{phase_a, phase_b};
 use crate::{
     bound::Bound,
     deadline,
     error::{self, Error},
     guard::{
         GuardOutage, Verdict,
-        auth::{AuthQuestion, Verified},
-        flag,
         lockout::{self, LoginOutcome},
-        rate_limit::{Claims, QuotaQuestions},
     },
     install::Installed,
     observe::Answer,
     policy::Policy,
-    question::{Asked, Pending, Phase, Question, ask_together},
     runtime::Runtime,
     trail::Trail,
 };
@@ -63,12 +62,19 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
         Ok(pending) => {
             // From here on the attempt counts, whatever becomes of this future, unless the handler's answer says otherwise.
             let entered = pending.and_then(lockout::Pending::enter);
-            let (outcome, in_time) = match policy.deadline() {
+            let (outcome, in_time) = match budget(runtime, &bound, &request) {
                 None => (handler.call(request).await.map(IntoResponse::into_response), true),
-                Some(budget) => match Box::pin(deadline::scope(budget, handler.call(request))).await {
-                    Ok(outcome) => (outcome.map(IntoResponse::into_response), true),
-                    Err(exceeded) => (Ok(Error::from(exceeded).to_response(format)), false),
-                },
+                // Its caller has no time left: nothing is begun for nobody.
+                Some(Duration::ZERO) => (Ok(Error::timeout().to_response(format)), false),
+                Some(budget) => {
+                    let started = Instant::now();
+                    let outcome = Box::pin(deadline::scope(budget, handler.call(request))).await;
+                    bound.overruns.note(budget, started.elapsed());
+                    match outcome {
+                        Ok(outcome) => (outcome.map(IntoResponse::into_response), true),
+                        Err(exceeded) => (Ok(Error::from(exceeded).to_response(format)), false),
+                    }
+                }
             };
             // A scope within the handler may have noticed first that its time was up.
             let is_timeout =
@@ -81,6 +87,16 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
         }
     };
     installed.finish(outcome, headers, format)
+}
+
+/// How long the handler may take: its own deadline, or its caller's if that is shorter.
+fn budget(runtime: &Runtime, bound: &Bound, request: &Request) -> Option<Duration> {
+    let caller = runtime.settings.deadline_header.as_ref();
+    let left = caller.and_then(|header| header.budget(request));
+    match (bound.deadline, left) {
+        (Some(own), Some(left)) => Some(own.min(left)),
+        (own, left) => own.or(left),
+    }
 }
 
 /// Asks all guards. `Ok` means that the handler may run, with the attempts that were counted for it.
@@ -100,116 +116,6 @@ async fn guard<'a>(
         Some(lockouts) => Box::pin(lockout::begin(runtime, lockouts, request, trail))
             .await
             .map(Some),
-    }
-}
-
-async fn phase_a<'a>(
-    runtime: &'a Runtime,
-    bound: &'a Bound,
-    request: &Request,
-    trail: &mut Trail<'a>,
-) -> Result<Option<Verified>, Error> {
-    let asked = Asked::now();
-    let claims = Claims::new(&bound.quotas, runtime, request);
-    claims.check_known(runtime, asked, trail)?;
-    let takes = claims.takes();
-    let mut phase = PhaseA {
-        quotas: QuotaQuestions::ask(runtime, &claims, &takes, asked),
-        flags: bound.flags.iter().map(|flag| flag::ask(runtime, flag, asked)).collect(),
-        auth: bound
-            .auth
-            .as_ref()
-            .map(|auth| AuthQuestion::ask(runtime, auth, request, asked)),
-        verified: None,
-        runtime,
-        bound,
-        asked,
-        trail,
-    };
-    ask_together(&mut phase, asked).await?;
-    Ok(phase.verified)
-}
-
-async fn phase_b<'a>(
-    runtime: &'a Runtime,
-    bound: &'a Bound,
-    request: &Request,
-    trail: &mut Trail<'a>,
-) -> Result<(), Error> {
-    if bound.user_quotas.is_empty() {
-        return Ok(());
-    }
-    let asked = Asked::now();
-    let claims = Claims::new(&bound.user_quotas, runtime, request);
-    claims.check_known(runtime, asked, trail)?;
-    let takes = claims.takes();
-    let mut phase = PhaseB {
-        quotas: QuotaQuestions::ask(runtime, &claims, &takes, asked),
-        runtime,
-        trail,
-    };
-    ask_together(&mut phase, asked).await
-}
-
-/// Quotas, flags, authentication: in this order.
-struct PhaseA<'q, 'a> {
-    quotas: QuotaQuestions<'q, 'a>,
-    flags: SmallVec<[Question<'q, Option<bool>>; 2]>,
-    auth: Option<AuthQuestion<'q>>,
-    verified: Option<Verified>,
-    runtime: &'a Runtime,
-    bound: &'a Bound,
-    asked: Asked,
-    trail: &'q mut Trail<'a>,
-}
-
-impl Phase for PhaseA<'_, '_> {
-    fn len(&self) -> usize {
-        self.quotas.len() + self.flags.len() + 1
-    }
-
-    fn question(&mut self, index: usize) -> Option<&mut dyn Pending> {
-        match index.checked_sub(self.quotas.len()) {
-            None => self.quotas.question(index),
-            Some(flag) => match self.flags.get_mut(flag) {
-                Some(question) => Some(question),
-                None => self.auth.as_mut()?.pending(),
-            },
-        }
-    }
-
-    fn read(&mut self, index: usize) -> Result<(), Error> {
-        let Some(index) = index.checked_sub(self.quotas.len()) else {
-            return self.quotas.read(index, self.runtime, self.trail);
-        };
-        if let Some(question) = self.flags.get_mut(index) {
-            return flag::read(question, self.runtime, &self.bound.flags[index], self.asked, self.trail);
-        }
-        if let (Some(question), Some(auth)) = (&mut self.auth, &self.bound.auth) {
-            self.verified = Some(question.read(self.runtime, auth)?);
-        }
-        Ok(())
-    }
-}
-
-/// Quotas by user.
-struct PhaseB<'q, 'a> {
-    quotas: QuotaQuestions<'q, 'a>,
-    runtime: &'a Runtime,
-    trail: &'q mut Trail<'a>,
-}
-
-impl Phase for PhaseB<'_, '_> {
-    fn len(&self) -> usize {
-        self.quotas.len()
-    }
-
-    fn question(&mut self, index: usize) -> Option<&mut dyn Pending> {
-        self.quotas.question(index)
-    }
-
-    fn read(&mut self, index: usize) -> Result<(), Error> {
-        self.quotas.read(index, self.runtime, self.trail)
     }
 }
 
@@ -246,7 +152,7 @@ async fn users_guards(bound: &Bound, request: &Request, trail: &mut Trail<'_>) -
 
 /// The output, if it is there in time. A timeout alone would also take one that is ready too late.
 async fn in_time<F: Future>(within: Duration, future: F) -> Option<F::Output> {
-    let asked = tokio::time::Instant::now();
+    let asked = Instant::now();
     let output = tokio::time::timeout(within, future).await.ok();
     output.filter(|_| asked.elapsed() <= within)
 }

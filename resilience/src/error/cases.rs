@@ -1,0 +1,186 @@
+//! Every refusal of this crate: its code, its status, its sentence. The one place where they are written.
+
+use std::time::Duration;
+
+use poem::http::StatusCode;
+
+use super::{Error, whole_seconds};
+use crate::{
+    breaker::CircuitOpen,
+    deadline::{Cancelled, DeadlineExceeded},
+};
+
+/// A refusal that this crate makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Case {
+    /// Its [`code`](Error::code): the member `error` of the answer's body.
+    pub code: &'static str,
+    /// Its status.
+    pub status: StatusCode,
+    /// Whether it says when to try again.
+    pub says_when: bool,
+    /// The sentence that the client sees; some say a number besides.
+    pub message: &'static str,
+}
+
+/// Declares the cases, and lists them all.
+macro_rules! cases {
+    ($($name:ident = $status:ident $code:literal $(says_when $says_when:literal)?, $message:literal;)*) => {
+        $(const $name: Case = Case {
+            code: $code,
+            status: $status,
+            says_when: false $(|| $says_when)?,
+            message: $message,
+        };)*
+
+        pub(super) const ALL: &[Case] = &[$($name),*];
+    };
+}
+
+const UNAUTHORIZED: StatusCode = StatusCode::UNAUTHORIZED;
+const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+const BAD_REQUEST: StatusCode = StatusCode::BAD_REQUEST;
+const TOO_LARGE: StatusCode = StatusCode::PAYLOAD_TOO_LARGE;
+const REQUEST_TIMEOUT: StatusCode = StatusCode::REQUEST_TIMEOUT;
+const GATEWAY_TIMEOUT: StatusCode = StatusCode::GATEWAY_TIMEOUT;
+const INTERNAL: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
+
+cases! {
+    MISSING_API_KEY = UNAUTHORIZED "missing_api_key", "No API key was sent.";
+    INVALID_API_KEY = UNAUTHORIZED "invalid_api_key", "The API key is not valid.";
+    AUTH_UNAVAILABLE = UNAVAILABLE "auth_unavailable" says_when true, "The caller cannot be verified at the moment.";
+    FEATURE_DISABLED = UNAVAILABLE "feature_disabled", "This feature is switched off.";
+    RATE_LIMITED = TOO_MANY "rate_limited" says_when true, "Too many requests.";
+    PERMIT_LIMIT_EXCEEDED = TOO_MANY "permit_limit_exceeded", "This costs more than the limit ever lets pass at once.";
+    LIMITER_UNAVAILABLE = UNAVAILABLE "limiter_unavailable" says_when true, "The request cannot be counted at the moment.";
+    LOCKED_OUT = TOO_MANY "locked_out" says_when true, "Too many attempts.";
+    LOCKOUT_UNAVAILABLE = UNAVAILABLE "lockout_unavailable" says_when true, "The attempt cannot be counted at the moment.";
+    ACCOUNT_UNREADABLE = BAD_REQUEST "account_unreadable", "The request does not name one account.";
+    BODY_TOO_LARGE = TOO_LARGE "body_too_large", "The body is too large.";
+    BODY_TIMEOUT = REQUEST_TIMEOUT "body_timeout", "The body took too long to arrive.";
+    GUARD_UNAVAILABLE = UNAVAILABLE "guard_unavailable", "The request cannot be checked at the moment.";
+    OVERLOADED = UNAVAILABLE "overloaded" says_when true, "The service is busy.";
+    TIMEOUT = GATEWAY_TIMEOUT "timeout", "The request took longer than its deadline.";
+    CIRCUIT_OPEN = UNAVAILABLE "circuit_open" says_when true, "A dependency of this service is not available at the moment.";
+    CLIENT_CLOSED_REQUEST = CLIENT_CLOSED "client_closed_request", "The client has gone.";
+    NOT_INSTALLED = INTERNAL "resilience_not_installed", "The service is not set up to guard this request.";
+    IDENTITY_MISSING = INTERNAL "identity_missing", "The service is not set up to verify this request's caller.";
+}
+
+/// nginx's word for an answer that nobody reads.
+const CLIENT_CLOSED: StatusCode = match StatusCode::from_u16(499) {
+    Ok(status) => status,
+    Err(_) => INTERNAL,
+};
+
+impl From<Case> for Error {
+    fn from(case: Case) -> Self {
+        Self::new(case.status, case.code, case.message)
+    }
+}
+
+impl Error {
+    pub(crate) fn missing_api_key() -> Self {
+        MISSING_API_KEY.into()
+    }
+
+    pub(crate) fn invalid_api_key() -> Self {
+        INVALID_API_KEY.into()
+    }
+
+    pub(crate) fn auth_unavailable() -> Self {
+        AUTH_UNAVAILABLE.into()
+    }
+
+    pub(crate) fn feature_disabled(status: StatusCode) -> Self {
+        Self::from(Case {
+            status,
+            ..FEATURE_DISABLED
+        })
+    }
+
+    pub(crate) fn rate_limited(retry_after: Duration) -> Self {
+        Self::from(RATE_LIMITED).told_to_wait(retry_after)
+    }
+
+    pub(crate) fn limiter_unavailable() -> Self {
+        LIMITER_UNAVAILABLE.into()
+    }
+
+    /// The same for every account, whether it exists or not.
+    pub(crate) fn locked_out(retry_after: Duration) -> Self {
+        Self::from(LOCKED_OUT).told_to_wait(retry_after)
+    }
+
+    pub(crate) fn lockout_unavailable() -> Self {
+        LOCKOUT_UNAVAILABLE.into()
+    }
+
+    pub(crate) fn account_unreadable() -> Self {
+        ACCOUNT_UNREADABLE.into()
+    }
+
+    pub(crate) fn body_too_large(limit: usize) -> Self {
+        Self::from(BODY_TOO_LARGE).with_message(format!("The body has more than {limit} bytes."))
+    }
+
+    pub(crate) fn body_timeout() -> Self {
+        BODY_TIMEOUT.into()
+    }
+
+    pub(crate) fn guard_unavailable() -> Self {
+        GUARD_UNAVAILABLE.into()
+    }
+
+    pub(crate) fn timeout() -> Self {
+        TIMEOUT.into()
+    }
+
+    pub(crate) fn client_closed_request() -> Self {
+        CLIENT_CLOSED_REQUEST.into()
+    }
+
+    pub(crate) fn not_installed() -> Self {
+        NOT_INSTALLED.into()
+    }
+
+    pub(crate) fn identity_missing() -> Self {
+        IDENTITY_MISSING.into()
+    }
+
+    fn told_to_wait(self, retry_after: Duration) -> Self {
+        let message = format!("{} Retry after {} s.", self.message(), whole_seconds(retry_after));
+        self.with_message(message).with_retry_after(retry_after)
+    }
+
+    fn with_message(mut self, message: String) -> Self {
+        self.0.message = message.into();
+        self
+    }
+}
+
+impl From<CircuitOpen> for Error {
+    fn from(open: CircuitOpen) -> Self {
+        Self::from(CIRCUIT_OPEN)
+            .with_retry_after(open.retry_after().unwrap_or(Duration::from_secs(1)))
+            .with_source(open)
+    }
+}
+
+impl From<DeadlineExceeded> for Error {
+    fn from(exceeded: DeadlineExceeded) -> Self {
+        Self::timeout().with_source(exceeded)
+    }
+}
+
+impl From<Cancelled> for Error {
+    fn from(cancelled: Cancelled) -> Self {
+        match cancelled {
+            Cancelled::DeadlineExceeded => Self::timeout(),
+            Cancelled::Abandoned => Self::client_closed_request(),
+        }
+        .with_source(cancelled)
+    }
+}
