@@ -11,6 +11,7 @@ fn ui() {
         "flag",
         "rate_limit",
         "lockout",
+        "concurrency",
         "deadline",
         "breaker",
         "guard",

@@ -58,6 +58,21 @@ pub(crate) fn policy(policy: &Policy, errors: &mut Errors) {
         }
     }
     lockouts(policy, errors);
+    if let Some(priority) = policy.priority_word {
+        match &policy.concurrency {
+            None => errors.push(Error::new(
+                priority,
+                "`priority` says who waits longest for a slot, and this handler has none to wait for: add \
+                 `concurrency(64, queue = 16)`, or remove it",
+            )),
+            Some(concurrency) if !concurrency.has_queue => errors.push(Error::new(
+                priority,
+                "`priority` is the order of a queue, and this `concurrency` has none: add `queue = 16` to it, or remove \
+                 `priority`",
+            )),
+            Some(_) => {}
+        }
+    }
     // After a mistake a guard may be missing here that was written.
     let asks_the_store = policy.auth.is_some()
         || !policy.flags.is_empty()

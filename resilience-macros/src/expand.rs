@@ -22,7 +22,10 @@ use syn::{Ident, Signature, ext::IdentExt, spanned::Spanned};
 
 use crate::{
     handler::Handler,
-    model::{Algorithm, Auth, Breaker, Flag, Key, Lockout, LockoutKey, Mode, Numbers, OnOutage, Policy, RateLimit},
+    model::{
+        Algorithm, Auth, Breaker, Concurrency, Flag, Key, Lockout, LockoutKey, Mode, Numbers, OnOutage, Policy,
+        Priority, RateLimit,
+    },
     value::KeyPath,
 };
 
@@ -181,6 +184,14 @@ fn policy_value(policy: &Policy, name: &str, private: &TokenStream) -> TokenStre
             quote!(.with_guards(&[#(#guards),*]))
         }),
         lockouts.map(|lockouts| quote!(.with_lockouts(#lockouts))),
+        policy.concurrency.as_ref().and_then(|slots| {
+            let slots = concurrency(slots, private)?;
+            Some(quote!(.with_concurrency(#slots)))
+        }),
+        policy.priority.map(|priority| {
+            let priority = self::priority(priority);
+            quote!(.with_priority(#private::Priority::#priority))
+        }),
         deadline(policy.deadline, private),
         policy.breaker.as_ref().map(|breaker| {
             let breaker = self::breaker(breaker);
@@ -323,6 +334,29 @@ fn auth(auth: &Auth, private: &TokenStream) -> TokenStream {
     });
     let deadline = deadline(auth.deadline, private);
     quote!(#private::Auth::fail_closed() #header #deadline)
+}
+
+/// `None` after a mistake, which is never expanded.
+fn concurrency(slots: &Concurrency, private: &TokenStream) -> Option<TokenStream> {
+    let limit = slots.limit?.get();
+    let queue = slots.queue.map(|queue| {
+        let queue = queue.get();
+        quote!(.with_queue(#queue))
+    });
+    let timeout = slots.queue_timeout.map(|timeout| {
+        let timeout = duration(timeout, private);
+        quote!(.with_queue_timeout(#timeout))
+    });
+    let adaptive = slots.adaptive.then(|| quote!(.with_adaptive()));
+    Some(quote!(#private::Concurrency::new(#limit) #queue #timeout #adaptive))
+}
+
+fn priority(priority: Priority) -> TokenStream {
+    match priority {
+        Priority::Critical => quote!(Critical),
+        Priority::Default => quote!(Default),
+        Priority::Background => quote!(Background),
+    }
 }
 
 fn breaker(breaker: &Breaker) -> TokenStream {

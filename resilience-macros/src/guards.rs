@@ -2,6 +2,7 @@
 //!
 //! A new guard is a form in [`FORMS`], a line in [`Policy::read`] and a fn that reads its arguments.
 
+mod concurrency;
 mod lockout;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use syn::{
 use crate::{
     args::{Arguments, Entry, Value},
     errors::{self, Errors},
-    model::{Algorithm, Auth, Breaker, Flag, Key, Mode, Numbers, OnOutage, Policy, RateLimit},
+    model::{Algorithm, Auth, Breaker, Flag, Key, Mode, Numbers, OnOutage, Policy, Priority, RateLimit},
     value,
 };
 
@@ -45,6 +46,10 @@ impl Policy {
         match entry {
             Entry::Assigned(name, value) => match &*name.to_string() {
                 "auth" => self.auth = Some(auth(&value, errors)),
+                "priority" => {
+                    self.priority = errors.keep(value::word(&value, &PRIORITIES));
+                    self.priority_word = Some(name.span());
+                }
                 "deadline" => self.deadline = errors.keep(value::deadline(&value)),
                 "breaker" => {
                     self.breaker = errors.keep(breaker(&value));
@@ -63,6 +68,7 @@ impl Policy {
                     let lockout = self.lockout(&name, &list, errors);
                     self.lockouts.extend(lockout);
                 }
+                "concurrency" => self.concurrency = Some(Self::concurrency(&name, &list, errors)),
                 "guard" => self.guards.extend(errors.keep(guard(&name, &list))),
                 _ => self.misplaced(&name, errors),
             },
@@ -82,6 +88,10 @@ impl Policy {
             Some((_, form)) => Error::new(
                 name.span(),
                 format!("`{name}` is not written like this: write `{form}`"),
+            ),
+            None if concurrency::OPTIONS.contains(&&*word) => Error::new(
+                name.span(),
+                format!("`{word}` is an option of `concurrency`: write it in `concurrency(64, …)`"),
             ),
             None => {
                 let advice = errors::advice(&word, &guard_names());
@@ -177,18 +187,20 @@ impl Policy {
 }
 
 /// How each guard is written, for messages.
-const FORMS: [(&str, &str); 7] = [
+const FORMS: [(&str, &str); 9] = [
     ("auth", r#"auth = "fail_closed""#),
     ("flag", r#"flag("checkout", default = false)"#),
     ("rate_limit", "rate_limit(30, 60)"),
     ("lockout", r#"lockout(5, "15m", key = account("json:/username"))"#),
+    ("concurrency", "concurrency(64)"),
+    ("priority", r#"priority = "default""#),
     ("deadline", r#"deadline = "2s""#),
     ("breaker", r#"breaker = "shared""#),
     ("guard", "guard(path::to::MY_GUARD)"),
 ];
 
 /// Guards of which a handler has one at most.
-const ONCE: [&str; 3] = ["auth", "deadline", "breaker"];
+const ONCE: [&str; 5] = ["auth", "concurrency", "priority", "deadline", "breaker"];
 
 const RATE_LIMIT_OPTIONS: [&str; 9] = [
     "key",
@@ -207,6 +219,12 @@ const KEYS: [&str; 4] = ["ip", "user", "global", "header"];
 const KEY_FORMS: [&str; 4] = ["ip", "user", "global", "header(\"…\")"];
 
 const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("observe", Mode::Observe)];
+
+const PRIORITIES: [(&str, Priority); 3] = [
+    ("critical", Priority::Critical),
+    ("default", Priority::Default),
+    ("background", Priority::Background),
+];
 
 const ALGORITHMS: [(&str, Algorithm); 3] = [
     ("sliding_window", Algorithm::SlidingWindow),
@@ -231,7 +249,7 @@ fn defined_elsewhere(option: &str) -> String {
     }
 }
 
-fn guard_names() -> [&'static str; 7] {
+fn guard_names() -> [&'static str; 9] {
     FORMS.map(|(name, _)| name)
 }
 

@@ -50,6 +50,8 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// | [`rate_limit`](#rate_limit) | Is the caller within the quota? | several |
 /// | [`lockout`](#lockout) | Have there been too many attempts? | several |
 /// | [`guard`](#guard) | A question of your own. | several |
+/// | [`concurrency`](#concurrency) | Is there room for one more? | once |
+/// | [`priority`](#priority) | Who is served first, and shed last? | once |
 /// | [`deadline`](#deadline) | How long may the handler take? | once |
 /// | [`breaker`](#breaker) | Which circuit breakers stand before the store? | once |
 ///
@@ -118,6 +120,24 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// | `deadline` | bound of each answer of the store, 1 ms to 1 h | the builder's (100 ms) |
 /// | `mode` | `"enforce"`, or `"observe"`: counts and refuses nobody | `"enforce"` |
 ///
+/// ## `concurrency`
+///
+/// `concurrency(64)`: at most 64 requests of this handler are in flight; one more is refused with 503 `overloaded` at once.
+/// A request holds its slot until its answer has been sent, or for the builder's `send_timeout` (30 s) at most; event
+/// streams and upgrades free theirs with their headers.
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `queue` | how many may wait for a slot, 1 to 1,000,000 | none |
+/// | `queue_timeout` | how long each may wait, 1 ms to 1 h; needs `queue` | 100 ms |
+/// | `adaptive` | `true`: the limit follows the measured latency, up to the number of slots | `false` |
+///
+/// ## `priority`
+///
+/// `priority = "critical"`, `"default"` or `"background"`: who leaves the queue of `concurrency` first. A full queue sheds
+/// one that waits with a lower priority to make room for a higher one. Needs a queue. The builder's `priority` raises or
+/// lowers it for single requests. `"default"` without it.
+///
 /// ## `guard`
 ///
 /// `guard(path::to::MY_GUARD)`: a static or constant whose type implements the trait `Guard`, which also says how long it
@@ -153,8 +173,9 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// 4. guards of your own, in the order in which they were written
 /// 5. rate limits by `user` and by keys of your own
 /// 6. lockouts by `ip`, `user` and keys of your own, then the body is read, and lockouts by `account` follow
-/// 7. the deadline starts, and the handler runs
-/// 8. the attempt is settled
+/// 7. a slot, at once or after a wait in the queue
+/// 8. the deadline starts, and the handler runs
+/// 9. the attempt is settled, and the slot is free when the answer has been sent
 ///
 /// The first three are asked at the same time, the others after those have passed.
 ///
@@ -163,7 +184,7 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// The compiler refuses, among others: an `auth` that fails open, a flag without a default, limits and windows that are
 /// zero, negative, too large or no literals, a burst or cost above the limit, a burst without a token bucket, malformed
 /// durations and names, durations that do not rise, a lockout that does not say whose attempts count or that anybody could
-/// escape or abuse, a JSON pointer that is none, unknown guards and options, the same guard twice, `key = user` or an `Identity` parameter without `auth` (`Option<Identity>` needs none), an attribute with no
+/// escape or abuse, a JSON pointer that is none, a `priority` or a `queue_timeout` without a queue, unknown guards and options, the same guard twice, `key = user` or an `Identity` parameter without `auth` (`Option<Identity>` needs none), an attribute with no
 /// guards, and one that has no `#[handler]` under it. It judges `Identity` and `#[handler]` by their names.
 #[proc_macro_attribute]
 pub fn resilient(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
@@ -204,6 +225,7 @@ mod tests {
         rate_limit ( 1_000 , 86400 , key = user , algorithm = "token_bucket" , burst = 100 , cost = 5 ) ,
         lockout ( 5 , "1m, 15m" , key = account ( "json:/username" ) , name = "login" , mode = "enforce" ) ,
         rate_limit ( 9 , 1 , key = a :: b , on_outage = "fail_local" , local_share = "25%" , mode = "observe" ) ,
+        concurrency ( 64 , queue = 16 , queue_timeout = "100ms" , adaptive = true ) , priority = "background" ,
         deadline = "2s" , breaker = "shared" , guard ( path :: to :: < A , B > :: GUARD ) ,"#;
 
     /// Expands, and checks that the result is either guarded or in error, never both and never neither.

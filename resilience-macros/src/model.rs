@@ -20,6 +20,10 @@ pub(crate) struct Policy {
     pub(crate) lockouts: Vec<Lockout>,
     /// Every lockout that says not whose attempts count.
     pub(crate) keyless: Vec<Span>,
+    pub(crate) concurrency: Option<Concurrency>,
+    pub(crate) priority: Option<Priority>,
+    /// Where `priority` stands, right or wrong.
+    pub(crate) priority_word: Option<Span>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) breaker: Option<Breaker>,
     /// Where `breaker` stands, right or wrong.
@@ -133,6 +137,27 @@ pub(crate) enum LockoutKey {
     Form(String),
     /// A fn of the user's own.
     Custom(KeyPath),
+}
+
+/// `concurrency`
+#[derive(Debug)]
+pub(crate) struct Concurrency {
+    /// `None` after a mistake.
+    pub(crate) limit: Option<NonZeroU32>,
+    /// Whether a queue was asked for, in whatever words.
+    pub(crate) has_queue: bool,
+    pub(crate) queue: Option<NonZeroU32>,
+    /// Only with a queue.
+    pub(crate) queue_timeout: Option<Duration>,
+    pub(crate) adaptive: bool,
+}
+
+/// Who is served first, and shed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    Critical,
+    Default,
+    Background,
 }
 
 /// Whether a guard decides, or only reports.

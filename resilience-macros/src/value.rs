@@ -65,6 +65,32 @@ pub(crate) fn cost(value: &Value) -> Result<NonZeroU32> {
     count(value, "cost", "requests", "5", advice)
 }
 
+/// How many requests may be in flight: 1 to 1,000,000.
+pub(crate) fn slots(value: &Value) -> Result<NonZeroU32> {
+    let advice = "would refuse every request: write 1 or more, or remove the route";
+    places(value, "limit", "64", advice)
+}
+
+/// How many requests may wait for a slot: 1 to 1,000,000.
+pub(crate) fn queue(value: &Value) -> Result<NonZeroU32> {
+    places(value, "queue", "16", "is none: write 1 or more, or remove it")
+}
+
+/// How long a request may wait for a slot: 1 ms to 1 h.
+pub(crate) fn queue_timeout(value: &Value) -> Result<Duration> {
+    bounded(value, "wait", duration(value)?, Duration::from_secs(3600), "1 hour")
+}
+
+fn places(value: &Value, what: &str, example: &str, advice: &str) -> Result<NonZeroU32> {
+    let places = count(value, what, "requests", example, advice)?;
+    if places.get() > MAX_PLACES {
+        return Err(value.error(format!(
+            "a {what} of {places} bounds nothing: write at most {MAX_PLACES}"
+        )));
+    }
+    Ok(places)
+}
+
 /// A share in percent: `"1%"` to `"100%"`.
 pub(crate) fn percent(value: &Value) -> Result<u8> {
     let share = text(value, "a share", "25%")?.value();
@@ -232,6 +258,9 @@ pub(crate) fn text(value: &Value, what: &str, example: &str) -> Result<LitStr> {
 
 const MAX_NAME: usize = 64;
 const MAX_ATTEMPTS: u32 = 1_000;
+
+/// As the runtime has it.
+const MAX_PLACES: u32 = 1_000_000;
 const DAYS_366: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Units of a duration, in milliseconds.

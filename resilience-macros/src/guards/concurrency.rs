@@ -25,7 +25,7 @@ impl Policy {
         }
         let limit = limit.and_then(|value| errors.keep(value::slots(&value)));
         let queue = option(&arguments, "queue", value::queue, errors);
-        let queue_timeout = option(&arguments, "queue_timeout", value::deadline, errors);
+        let queue_timeout = option(&arguments, "queue_timeout", value::queue_timeout, errors);
         if let Some(value) = arguments.option("queue_timeout")
             && !arguments.mentions("queue")
         {

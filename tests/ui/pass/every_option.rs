@@ -94,6 +94,8 @@ async fn form() {}
     guard(guards::Always::<1>),
     guard(crate::guards::Always::<2>),
     auth("fail_closed", header = "X-Api-Key", deadline = "150ms"),
+    concurrency(queue_timeout = "100ms", 64, adaptive = true, queue = 16u32,),
+    priority = "critical",
     breaker = "per_operation",
     flag("checkout", default = false),
     flag("beta", default = true, blocks_when = "off", deadline = "100ms", stale = "30s"),
@@ -114,6 +116,14 @@ async fn shared() {}
 #[handler]
 async fn named() {}
 
+#[resilient(concurrency(1))]
+#[handler]
+async fn one_at_a_time() {}
+
+#[resilient(priority = "background", concurrency(1_000_000, queue = 1, adaptive = false))]
+#[handler]
+async fn background() {}
+
 #[resilient(deadline = "1ms")]
 #[poem::handler]
 async fn fast() {}
@@ -127,6 +137,8 @@ fn main() {
         .at("/everything", poem::get(everything))
         .at("/shared", poem::get(shared))
         .at("/named", poem::get(named))
+        .at("/one_at_a_time", poem::get(one_at_a_time))
+        .at("/background", poem::get(background))
         .at("/fast", poem::get(fast))
         .at("/slow", poem::get(slow));
 }
