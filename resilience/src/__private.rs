@@ -7,10 +7,11 @@ pub use poem::{Endpoint, Request, Response, Result};
 
 pub use crate::{
     chain::run,
+    concurrency::Priority,
     guard::Guard,
     policy::{
-        AccountField, Algorithm, Auth, BreakerChoice, Flag, Key, KeyFn, Lockout, LockoutKey, Mode, OnOutage, Policy,
-        RateLimit,
+        AccountField, Algorithm, Auth, BreakerChoice, Concurrency, Flag, Key, KeyFn, Lockout, LockoutKey, Mode,
+        OnOutage, Policy, RateLimit,
     },
     registry::Registered,
 };

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use poem::http::{HeaderName, HeaderValue};
 
 use crate::{
-    guard::{flag::LastKnown, lockout::Lockouts},
+    concurrency::{ConcurrencyConfig, Priority},
+    guard::{concurrency::Slots, flag::LastKnown, lockout::Lockouts},
     limits::{NamedLimit, NamedLimits, Terms, TermsRef, named_family},
     observe::{Complaints, Overruns, Tally},
     policy::{Flag, Key, Mode, Policy, RateLimit},
@@ -28,6 +29,7 @@ pub(crate) struct Bound {
     /// Quotas by user, and by keys of the user's own, which may look at who that is: after authentication.
     pub(crate) user_quotas: Quotas,
     pub(crate) lockouts: Option<Arc<Lockouts>>,
+    pub(crate) slots: Option<Slots>,
     /// The budget of the handler, if it has one of its own.
     pub(crate) deadline: Option<Duration>,
     /// Handlers that ran on after their deadline.
@@ -51,7 +53,7 @@ pub(crate) struct Quotas {
 pub(crate) struct BoundQuota {
     pub(crate) spec: RateLimit,
     /// What the handler's own numbers say, if it has any.
-    own: Option<Terms>,
+    own: Option<Arc<Terms>>,
     /// What the name says: before the handler's own numbers, if it was defined elsewhere.
     named: Option<Arc<NamedLimit>>,
     /// Its name in metrics, whatever its numbers are at present.
@@ -106,6 +108,9 @@ impl Bound {
         Self {
             module,
             name,
+            slots: policy
+                .concurrency()
+                .map(|spec| Slots::new(format!("{module}::{name}"), spec.into(), policy.priority())),
             deadline: policy.deadline(),
             overruns: Overruns::default(),
             quotas: quotas(other),
@@ -152,6 +157,39 @@ impl Bound {
 /// The module and the name of the handler that unnamed quotas belong to.
 type Owner = (&'static str, &'static str);
 
+impl Bound {
+    /// Guards around a whole app: those that need to know no handler.
+    pub(crate) fn inbound(
+        name: &'static str,
+        quotas: &[RateLimit],
+        slots: Option<(ConcurrencyConfig, Priority)>,
+        deadline: Option<Duration>,
+        runtime: &Runtime,
+    ) -> Self {
+        let module = "inbound";
+        let breaker = runtime
+            .breakers
+            .for_operation(runtime.settings.breakers, Operation::RateLimit);
+        let (custom, other): (Vec<_>, Vec<_>) = named(quotas)
+            .into_iter()
+            .partition(|(spec, _)| matches!(spec.key, Key::User | Key::Custom(_)));
+        let quotas = |specs| Quotas::new((module, name), specs, runtime, Arc::clone(&breaker));
+        Self {
+            module,
+            name,
+            quotas: quotas(other),
+            flags: Vec::new(),
+            auth: None,
+            guards: Vec::new(),
+            user_quotas: quotas(custom),
+            lockouts: None,
+            slots: slots.map(|(config, priority)| Slots::new(format!("{module}::{name}"), config, priority)),
+            deadline,
+            overruns: Overruns::default(),
+        }
+    }
+}
+
 impl Quotas {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.observed.is_empty()
@@ -179,7 +217,9 @@ impl Quotas {
 impl BoundQuota {
     fn new(owner: Owner, spec: RateLimit, name: &str, deadline: Duration, limits: &NamedLimits) -> Self {
         let family = quota_family(owner, &spec);
-        let own = spec.limit.map(|limit| Terms::new(&family, limit, spec.key, name));
+        let own = spec
+            .limit
+            .map(|limit| Arc::new(Terms::new(&family, limit, spec.key, name)));
         Self {
             label: own.as_ref().map_or_else(
                 || format!("{family}:{}", crate::limits::key_id(spec.key)),

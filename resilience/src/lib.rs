@@ -41,9 +41,11 @@ pub mod body;
 pub mod breaker;
 pub mod client;
 pub mod clock;
+pub mod concurrency;
 pub mod deadline;
 pub mod error;
 pub mod guard;
+pub mod inbound;
 pub mod lockout;
 // Public for the code that the attribute generates, and not for anybody to write by hand.
 #[doc(hidden)]
@@ -62,6 +64,7 @@ mod publish;
 mod question;
 mod registry;
 mod runtime;
+mod sent;
 mod store_breaker;
 mod summary;
 mod trail;

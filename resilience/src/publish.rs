@@ -3,6 +3,8 @@
 //! | metric | kind | labels |
 //! |---|---|---|
 //! | `resilience_guard_answers_total` | counter | `handler`, `guard`, `answer` |
+//! | `resilience_concurrency_in_flight`, `_queued`, `_limit` | gauges | `handler` |
+//! | `resilience_concurrency_shed_total` | counter | `handler`, `reason` |
 //! | `resilience_deadline_overruns_total` | counter: the handler ran on for over 100 ms after its deadline | `handler` |
 //! | `resilience_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | `breaker` |
 //! | `resilience_breaker_transitions_total` | counter | `breaker`, `from`, `to` |
@@ -22,6 +24,7 @@ use tokio::{
 use crate::{
     bound::Bound,
     breaker::{BreakerEvent, State},
+    concurrency::{ConcurrencyLimit, Shed},
     observe::{Answer, Tally},
     runtime::Runtime,
     store_breaker::Operation,
@@ -104,6 +107,10 @@ fn publish_answers(bound: &Bound) {
     if overruns > 0 {
         metrics::counter!("resilience_deadline_overruns_total", "handler" => handler.clone()).absolute(overruns);
     }
+    if let Some(slots) = &bound.slots {
+        publish("concurrency".into(), &slots.tally);
+        publish_slots(&handler, &slots.limit);
+    }
     for quotas in [&bound.quotas, &bound.user_quotas] {
         for quota in quotas.all.iter().chain(&quotas.observed) {
             publish(format!("rate_limit:{}", quota.label), &quota.tally);
@@ -120,5 +127,20 @@ fn publish_answers(bound: &Bound) {
     }
     for lockout in bound.lockouts.iter().flat_map(|lockouts| &lockouts.all) {
         publish(format!("lockout:{}", lockout.lockout.id), &lockout.tally);
+    }
+}
+
+fn publish_slots(handler: &str, limit: &ConcurrencyLimit) {
+    let gauge = |name, value: u32| metrics::gauge!(name, "handler" => handler.to_owned()).set(f64::from(value));
+    gauge("resilience_concurrency_limit", limit.limit());
+    gauge("resilience_concurrency_in_flight", limit.in_flight());
+    gauge("resilience_concurrency_queued", limit.queued());
+    for reason in Shed::ALL {
+        let count = limit.shed(reason);
+        if count > 0 {
+            let (handler, reason) = (handler.to_owned(), reason.as_str());
+            metrics::counter!("resilience_concurrency_shed_total", "handler" => handler, "reason" => reason)
+                .absolute(count);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     ops::Deref,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -23,8 +23,9 @@ use crate::{
     breaker::{BreakerEvent, CircuitBreaker, State},
     builder::Builder,
     client::Callers,
+    concurrency::ConcurrencyLimit,
     deadline::DeadlineHeader,
-    guard::{auth::Authenticator, flag::LastKnown, lockout::BodyBounds, rate_limit::Blocked},
+    guard::{auth::Authenticator, concurrency::PriorityOf, flag::LastKnown, lockout::BodyBounds, rate_limit::Blocked},
     limits::{self, Limits, NamedLimits},
     lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
@@ -85,12 +86,14 @@ impl Resilience {
         self.runtime.settings.error_body.format(request.headers())
     }
 
-    /// The guards of every guarded handler in this program, in the order in which they run.
+    /// The guards of every guarded handler in this program, and those around whole apps (in the module `inbound`), in the
+    /// order in which they run.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicySummary> {
         let mut summaries: Vec<_> = registry::policies()
             .map(|policy| PolicySummary::new(&self.runtime.bound(policy)))
             .collect();
+        summaries.extend(self.runtime.inbound().iter().map(|bound| PolicySummary::new(bound)));
         summaries.sort_by(|a, b| (a.module(), a.handler()).cmp(&(b.module(), b.handler())));
         summaries
     }
@@ -136,6 +139,17 @@ impl Resilience {
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<BreakerEvent> {
         self.runtime.breakers.events()
+    }
+
+    /// The slots of every handler that has a `concurrency`, by the handler's path, and those around whole apps: how many requests are in flight and how
+    /// many wait, as it is now.
+    #[must_use]
+    pub fn concurrency_limits(&self) -> Vec<ConcurrencyLimit> {
+        let mut limits = Vec::new();
+        self.runtime
+            .each_bound(|bound| limits.extend(bound.slots.as_ref().map(|slots| slots.limit.clone())));
+        limits.sort_by(|a, b| a.name().cmp(b.name()));
+        limits
     }
 
     /// Whether the store serves, and how its breakers stand. Takes 250 ms at most.
@@ -275,6 +289,8 @@ pub(crate) struct Settings {
     pub(crate) rate_limit_deadline: Duration,
     pub(crate) lockout_deadline: Duration,
     pub(crate) deadline_header: Option<DeadlineHeader>,
+    pub(crate) priority: PriorityOf,
+    pub(crate) send_timeout: Duration,
     pub(crate) login_body: BodyBounds,
     pub(crate) retry_after: Duration,
     pub(crate) callers: Callers,
@@ -305,6 +321,8 @@ pub(crate) struct Runtime {
     /// Sorted by the policy's address.
     bound: Vec<(usize, Bound)>,
     strays: Mutex<HashMap<usize, Arc<Bound>>>,
+    /// Guards around whole apps, for as long as these live.
+    inbound: Mutex<Vec<Weak<Bound>>>,
 }
 
 /// A bound policy, borrowed where that is possible.
@@ -353,6 +371,7 @@ impl Runtime {
             last_known: Mutex::default(),
             bound: Vec::new(),
             strays: Mutex::default(),
+            inbound: Mutex::default(),
         }
     }
 
@@ -394,6 +413,19 @@ impl Runtime {
             .cloned()
             .collect();
         strays.iter().for_each(|bound| each(bound));
+        self.inbound().iter().for_each(|bound| each(bound));
+    }
+
+    /// Keeps an eye on guards around a whole app.
+    pub(crate) fn watch_inbound(&self, bound: &Arc<Bound>) {
+        let mut inbound = self.inbound.lock().unwrap_or_else(PoisonError::into_inner);
+        inbound.retain(|bound| bound.strong_count() > 0);
+        inbound.push(Arc::downgrade(bound));
+    }
+
+    fn inbound(&self) -> Vec<Arc<Bound>> {
+        let inbound = self.inbound.lock().unwrap_or_else(PoisonError::into_inner);
+        inbound.iter().filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn last_known(&self, flag: &'static str) -> Arc<LastKnown> {

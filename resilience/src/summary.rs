@@ -4,7 +4,10 @@ use std::{fmt, time::Duration};
 
 use crate::{
     bound::{Bound, Quotas},
-    guard::lockout::{BoundLockout, Lockouts, key_kind},
+    guard::{
+        concurrency::Slots,
+        lockout::{BoundLockout, Lockouts, key_kind},
+    },
     policy::{Algorithm, Key, Limit, LockoutKey, Mode, OnOutage},
 };
 
@@ -63,6 +66,7 @@ impl PolicySummary {
         }));
         guards.extend(quotas(&bound.user_quotas));
         guards.extend(bound.lockouts.iter().flat_map(|lockouts| self::lockouts(lockouts)));
+        guards.extend(bound.slots.as_ref().map(slots));
         Self {
             module: bound.module,
             handler: bound.name,
@@ -193,6 +197,25 @@ fn lockouts(lockouts: &Lockouts) -> Vec<GuardSummary> {
         .iter()
         .partition(|lockout| matches!(lockout.spec.key, LockoutKey::Account(_)));
     known.into_iter().chain(accounts).map(summary).collect()
+}
+
+fn slots(slots: &Slots) -> GuardSummary {
+    let spec = &slots.spec;
+    let queue = match spec.queue() {
+        0 => String::new(),
+        queue => format!(", {queue} may wait, {}", slots.priority.as_str()),
+    };
+    let adaptive = if spec.is_adaptive() { ", adaptive" } else { "" };
+    GuardSummary {
+        guard: format!("concurrency {}{queue}{adaptive}", spec.limit()),
+        deadline: if spec.queue() > 0 {
+            spec.queue_timeout()
+        } else {
+            std::time::Duration::ZERO
+        },
+        on_outage: "asks nobody".to_owned(),
+        breaker: None,
+    }
 }
 
 fn algorithm(limit: &Limit) -> String {

@@ -23,6 +23,20 @@ pub(crate) struct Trail<'a> {
     limiter: Option<Fallback>,
     lockout: Option<Fallback>,
     quotas: SmallVec<[(TermsRef<'a>, Taken); 2]>,
+    /// What each of these quotas has taken.
+    costs: SmallVec<[u32; 2]>,
+}
+
+/// What guards further out have counted a request in, for those further in: no quota counts a request twice.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted(Vec<(TermsRef<'static>, Taken, u32)>);
+
+impl Counted {
+    /// How much the quota of this id has taken. An id says who shares the quota, so that it is the same client's.
+    pub(crate) fn cost_of(&self, quota: &str) -> u32 {
+        let taken = self.0.iter().filter(|(terms, ..)| terms.quota.id == quota);
+        taken.map(|(.., cost)| *cost).max().unwrap_or(0)
+    }
 }
 
 /// How limits or lockouts fell back. Ordered by what an operator must know most: a later one hides an earlier one.
@@ -60,8 +74,34 @@ impl<'a> Trail<'a> {
         self.lockout = self.lockout.max(Some(to));
     }
 
-    pub(crate) fn quota_said(&mut self, terms: TermsRef<'a>, taken: Taken) {
+    pub(crate) fn quota_said(&mut self, terms: TermsRef<'a>, cost: u32, taken: Taken) {
+        // What further in asks for the rest of its cost knows better how much is left.
+        if let Some(earlier) = self
+            .quotas
+            .iter()
+            .position(|(other, _)| other.quota.id == terms.quota.id)
+        {
+            self.quotas.remove(earlier);
+            self.costs.remove(earlier);
+        }
         self.quotas.push((terms, taken));
+        self.costs.push(cost);
+    }
+
+    /// What the quotas have said, for guards further in.
+    pub(crate) fn counted(&self) -> Option<Counted> {
+        let quotas = self.quotas.iter().cloned().zip(&self.costs);
+        let counted: Vec<_> = quotas
+            .map(|((terms, taken), cost)| (terms.into_owned(), taken, *cost))
+            .collect();
+        (!counted.is_empty()).then_some(Counted(counted))
+    }
+
+    /// Goes on where guards further out have left off.
+    pub(crate) fn resume(&mut self, counted: &Counted) {
+        for (terms, taken, cost) in &counted.0 {
+            self.quota_said(terms.clone(), *cost, *taken);
+        }
     }
 
     /// The headers that stand on the answer, whoever gives it.

@@ -2,9 +2,12 @@
 
 mod chain;
 mod chain_model;
+mod errors;
+mod inbound;
 mod instances;
 mod limits;
 mod lockout_api;
 mod outage;
 mod redis_store;
+mod slots;
 mod store_contract;

@@ -74,6 +74,16 @@ mod examples {
     mod lockout {}
     #[doc = include_str!("../../docs/src/guards/deadline.md")]
     mod deadline {}
+    #[doc = include_str!("../../docs/src/guards/concurrency.md")]
+    mod concurrency {}
+    #[doc = include_str!("../../docs/src/inbound.md")]
+    mod inbound {}
+    #[doc = include_str!("../../docs/src/disconnect.md")]
+    mod disconnect {}
+    #[doc = include_str!("../../docs/src/outbound.md")]
+    mod outbound {}
+    #[doc = include_str!("../../docs/src/errors.md")]
+    mod errors {}
     #[doc = include_str!("../../docs/src/guards/own.md")]
     mod own_guard {}
     #[doc = include_str!("../../docs/src/failure_modes.md")]

@@ -55,6 +55,7 @@ impl Builder {
             ("rate_limit_deadline", self.rate_limit_deadline),
             ("lockout_deadline", self.lockout_deadline),
             ("login_body_timeout", self.login_body.timeout),
+            ("send_timeout", self.send_timeout),
         ] {
             if !(Duration::from_millis(1)..=DEADLINE_MAX).contains(&deadline) {
                 return Err(invalid(option, "must be from 1 ms to 1 h"));
@@ -112,6 +113,8 @@ impl Builder {
             rate_limit_deadline: self.rate_limit_deadline,
             lockout_deadline: self.lockout_deadline,
             deadline_header: self.checked_deadline_header()?,
+            priority: self.priority.clone(),
+            send_timeout: self.send_timeout,
             login_body: self.login_body,
             retry_after: self.retry_after,
             callers,

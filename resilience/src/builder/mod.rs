@@ -2,6 +2,7 @@
 
 mod build;
 mod callers;
+mod concurrency;
 mod deadlines;
 mod error;
 mod limits;
@@ -15,7 +16,7 @@ use crate::{
     body::ErrorBody,
     breaker::BreakerConfig,
     client::{ExemptIf, InvalidNetwork, Network, ProxyHeader},
-    guard::{auth::Authenticator, lockout::BodyBounds},
+    guard::{auth::Authenticator, concurrency::PriorityOf, lockout::BodyBounds},
     policy::{BreakerChoice, Limit},
     runtime::RateLimitHeaders,
     store::{ApiKeys, MemoryStore, Store},
@@ -37,6 +38,8 @@ use crate::{
 /// | [`rate_limit_deadline`](Self::rate_limit_deadline) | 80 ms |
 /// | [`lockout_deadline`](Self::lockout_deadline) | 100 ms |
 /// | [`deadline_header`](Self::deadline_header) | none: no caller shortens a deadline |
+/// | [`priority`](Self::priority) | the handler's own |
+/// | [`send_timeout`](Self::send_timeout) | 30 s |
 /// | [`login_body_limit`](Self::login_body_limit) | 64 KiB |
 /// | [`login_body_timeout`](Self::login_body_timeout) | 5 s |
 /// | [`retry_after`](Self::retry_after) | 30 s |
@@ -65,6 +68,8 @@ pub struct Builder {
     rate_limit_deadline: Duration,
     lockout_deadline: Duration,
     deadline_header: Option<deadlines::HeaderSettings>,
+    priority: PriorityOf,
+    send_timeout: Duration,
     login_body: BodyBounds,
     retry_after: Duration,
     trusted_proxies: Result<Vec<Network>, InvalidNetwork>,
@@ -111,6 +116,8 @@ impl Default for Builder {
             rate_limit_deadline: Duration::from_millis(80),
             lockout_deadline: Duration::from_millis(100),
             deadline_header: None,
+            priority: PriorityOf::default(),
+            send_timeout: Duration::from_secs(30),
             login_body: BodyBounds {
                 limit: 64 * 1024,
                 timeout: Duration::from_secs(5),

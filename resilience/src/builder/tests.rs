@@ -49,6 +49,7 @@ async fn options_that_make_no_sense_are_named() {
             builder().deadline_header("x-deadline-ms", Duration::from_secs(1), ["10.0.0.1/8"]),
             "`deadline_header`",
         ),
+        (builder().send_timeout(zero), "`send_timeout`"),
         (builder().retry_after(zero), "`retry_after`"),
         (builder().ipv6_prefix(0), "`ipv6_prefix`"),
         (builder().ipv6_prefix(129), "`ipv6_prefix`"),

@@ -6,15 +6,16 @@
 //! 2. guards of the user's own
 //! 3. phase B: quotas by user, or by a key of the user's own
 //! 4. lockouts: an attempt is counted before anything can be verified
-//! 5. the handler, inside its deadline
-//! 6. settling: what the answer makes of the attempt
+//! 5. a slot, at once or after a wait in the queue; it is held until the answer has been sent
+//! 6. the handler, inside its deadline
+//! 7. settling: what the answer makes of the attempt
 //!
 //! What consumes something that a rejection must not consume stands after phase A. Quotas that only observe are asked
 //! beside those of their phase. A phase whose quotas are known to refuse asks nobody.
 
 mod phases;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use poem::{Endpoint, IntoResponse, Request, Response};
 use tokio::time::Instant;
@@ -22,17 +23,19 @@ use tokio::time::Instant;
 use self::phases::{phase_a, phase_b};
 use crate::{
     bound::Bound,
+    concurrency::Slot,
     deadline,
     error::{self, Error},
     guard::{
-        GuardOutage, Verdict,
+        GuardOutage, Verdict, concurrency,
         lockout::{self, LoginOutcome},
     },
     install::Installed,
     observe::Answer,
     policy::Policy,
-    runtime::Runtime,
-    trail::Trail,
+    runtime::{BoundRef, Runtime},
+    sent::hold_until_sent,
+    trail::{Counted, Trail},
 };
 
 /// Runs a handler behind its policy.
@@ -44,22 +47,49 @@ use crate::{
 /// # Cancel safety
 ///
 /// Dropped at any await it leaves breakers as they are; quotas that the store has taken by then stay taken.
-pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, handler: E) -> poem::Result<Response> {
+pub fn run<E: Endpoint>(
+    policy: &'static Policy,
+    request: Request,
+    handler: E,
+) -> impl Future<Output = poem::Result<Response>> {
+    behind(Guards::Of(policy), request, handler)
+}
+
+/// Which guards stand before an endpoint.
+pub(crate) enum Guards {
+    /// A handler's.
+    Of(&'static Policy),
+    /// A whole app's.
+    Inbound(Arc<Bound>),
+}
+
+/// Runs an endpoint behind guards.
+pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, handler: E) -> poem::Result<Response> {
     let Some(installed) = Installed::of(&request) else {
-        return Ok(not_installed(policy, &request));
+        return Ok(not_installed(&guards, &request));
     };
     let runtime = &installed.resilience().runtime;
-    let bound = runtime.bound(policy);
+    let (bound, is_outer) = match guards {
+        Guards::Of(policy) => (runtime.bound(policy), false),
+        Guards::Inbound(bound) => (BoundRef::Stray(bound), true),
+    };
     let mut trail = Trail::default();
+    let counted = request.extensions().get::<Counted>().cloned();
+    if let Some(counted) = &counted {
+        trail.resume(counted);
+    }
 
     let verdict = guard(runtime, &bound, &mut request, &mut trail).await;
     // Before the handler runs: whoever answers for one that panics, or drops one that is slow, sends them too.
     let headers = installed.plant(trail.headers(runtime.settings.rate_limit_headers));
+    if is_outer && let Some(counted) = trail.counted() {
+        request.extensions_mut().insert(counted);
+    }
     let format = installed.format(&request);
     let outcome = match verdict {
         Err(refusal) => Ok(refusal.to_response(format)),
         // Called right here: every async fn between would hold the request and the handler's future once more.
-        Ok(pending) => {
+        Ok(Admitted { pending, mut slot }) => {
             // From here on the attempt counts, whatever becomes of this future, unless the handler's answer says otherwise.
             let entered = pending.and_then(lockout::Pending::enter);
             let (outcome, in_time) = match budget(runtime, &bound, &request) {
@@ -80,10 +110,16 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
             let is_timeout =
                 |error: &poem::Error| error::refusal_in(error).is_some_and(|refusal| refusal.code() == "timeout");
             let in_time = in_time && !outcome.as_ref().is_err_and(is_timeout);
+            if let Some(slot) = &mut slot {
+                slot.served(concurrency::served(in_time, &outcome));
+            }
             if let Some(entered) = entered.filter(|_| in_time) {
                 Box::pin(entered.settle(LoginOutcome::of(&outcome))).await;
             }
-            outcome
+            match slot {
+                None => outcome,
+                Some(slot) => outcome.map(|response| hold_until_sent(response, slot, runtime.settings.send_timeout)),
+            }
         }
     };
     installed.finish(outcome, headers, format)
@@ -99,24 +135,36 @@ fn budget(runtime: &Runtime, bound: &Bound, request: &Request) -> Option<Duratio
     }
 }
 
-/// Asks all guards. `Ok` means that the handler may run, with the attempts that were counted for it.
+/// What a request holds that may go on to its handler.
+struct Admitted {
+    /// The attempts that were counted for it.
+    pending: Option<lockout::Pending>,
+    /// Held until the answer has been sent.
+    slot: Option<Slot>,
+}
+
+/// Asks all guards. `Ok` means that the handler may run.
 async fn guard<'a>(
     runtime: &'a Arc<Runtime>,
     bound: &'a Bound,
     request: &mut Request,
     trail: &mut Trail<'a>,
-) -> Result<Option<lockout::Pending>, Error> {
+) -> Result<Admitted, Error> {
     if let Some(verified) = phase_a(runtime, bound, request, trail).await? {
         verified.attach(request);
     }
     users_guards(bound, request, trail).await?;
     phase_b(runtime, bound, request, trail).await?;
-    match &bound.lockouts {
-        None => Ok(None),
-        Some(lockouts) => Box::pin(lockout::begin(runtime, lockouts, request, trail))
-            .await
-            .map(Some),
-    }
+    let pending = match &bound.lockouts {
+        None => None,
+        Some(lockouts) => Some(Box::pin(lockout::begin(runtime, lockouts, request, trail)).await?),
+    };
+    // Last, so that nobody holds a slot who may not go on. Refused here, the attempts are given back.
+    let slot = match &bound.slots {
+        None => None,
+        Some(slots) => Some(slots.acquire(runtime, request).await?),
+    };
+    Ok(Admitted { pending, slot })
 }
 
 /// Guards of the user's own, one after another.
@@ -158,10 +206,14 @@ async fn in_time<F: Future>(within: Duration, future: F) -> Option<F::Output> {
 }
 
 /// A guarded handler that nobody guards does not run.
-fn not_installed(policy: &Policy, request: &Request) -> Response {
+fn not_installed(guards: &Guards, request: &Request) -> Response {
+    let (module, handler) = match guards {
+        Guards::Of(policy) => (policy.module(), policy.name()),
+        Guards::Inbound(bound) => (bound.module, bound.name),
+    };
     tracing::error!(
-        handler = policy.name(),
-        module = policy.module(),
+        handler,
+        module,
         "this handler is guarded by `#[resilient]`, but no `Resilience` is installed: add `.with(resilience)` to the \
          outermost endpoint"
     );

@@ -7,6 +7,7 @@ use poem::http::StatusCode;
 use super::{Error, whole_seconds};
 use crate::{
     breaker::CircuitOpen,
+    concurrency::Overloaded,
     deadline::{Cancelled, DeadlineExceeded},
 };
 
@@ -166,6 +167,14 @@ impl From<CircuitOpen> for Error {
         Self::from(CIRCUIT_OPEN)
             .with_retry_after(open.retry_after().unwrap_or(Duration::from_secs(1)))
             .with_source(open)
+    }
+}
+
+impl From<Overloaded> for Error {
+    fn from(overloaded: Overloaded) -> Self {
+        Self::from(OVERLOADED)
+            .with_retry_after(overloaded.retry_after())
+            .with_source(overloaded)
     }
 }
 

@@ -5,6 +5,7 @@ use std::{error::Error as StdError, io};
 use super::Error;
 use crate::{
     breaker::CircuitOpen,
+    concurrency::Overloaded,
     deadline::{Cancelled, DeadlineExceeded},
 };
 
@@ -50,13 +51,14 @@ pub fn describe(error: &(dyn StdError + 'static)) -> Option<Error> {
 }
 
 /// What this very error is, if it is one of this crate's.
-pub(super) fn refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
+fn refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
     fn known<E: StdError + Clone + Into<Error> + 'static>(error: &(dyn StdError + 'static)) -> Option<Error> {
         error.downcast_ref::<E>().cloned().map(Into::into)
     }
     known::<Error>(error)
         .or_else(|| known::<CircuitOpen>(error))
         .or_else(|| known::<DeadlineExceeded>(error))
+        .or_else(|| known::<Overloaded>(error))
         .or_else(|| known::<Cancelled>(error))
 }
 

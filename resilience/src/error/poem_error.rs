@@ -2,10 +2,11 @@
 
 use poem::{Response, error::ResponseError, http::StatusCode};
 
-use super::{Error, describe, describe::refusal};
+use super::{Error, describe};
 use crate::{
     body::BodyFormat,
     breaker::{CallError, CircuitOpen},
+    concurrency::Overloaded,
     deadline::{Cancelled, DeadlineExceeded},
 };
 
@@ -24,17 +25,17 @@ macro_rules! responds_as_error {
     ($($error:ty),*) => {$(
         impl ResponseError for $error {
             fn status(&self) -> StatusCode {
-                Error::from(*self).http_status()
+                Error::from(self.clone()).http_status()
             }
 
             fn as_response(&self) -> Response {
-                Error::from(*self).as_response()
+                Error::from(self.clone()).as_response()
             }
         }
     )*};
 }
 
-responds_as_error!(CircuitOpen, DeadlineExceeded, Cancelled);
+responds_as_error!(CircuitOpen, Overloaded, DeadlineExceeded, Cancelled);
 
 /// An open circuit answers 503 `circuit_open`, and the call's own error whatever it answers elsewhere: `?` in a handler
 /// does what it should.
@@ -47,15 +48,12 @@ impl<E: Into<poem::Error>> From<CallError<E>> for poem::Error {
     }
 }
 
-/// The refusal that an error of a handler stands for, if it is one of this crate's.
+/// The refusal that an error of a handler stands for, if it is one of this crate's or is caused by one.
 ///
-/// One that lies deeper counts where nobody has chosen an answer, which leaves poem's 500: an `anyhow::Error` around it,
-/// say. Any other status is the user's own decision.
+/// It counts if the error has the refusal's own status, as `?` makes it, or poem's 500, where nobody has chosen an answer:
+/// an `anyhow::Error` around it, say. Any other status is the user's own decision.
 pub(crate) fn refusal_in(error: &poem::Error) -> Option<Error> {
-    let outermost = std::error::Error::source(error)?;
-    refusal(outermost).or_else(|| {
-        (error.status() == StatusCode::INTERNAL_SERVER_ERROR)
-            .then(|| describe(outermost))
-            .flatten()
-    })
+    let refusal = describe(std::error::Error::source(error)?)?;
+    let status = error.status();
+    (status == refusal.http_status() || status == StatusCode::INTERNAL_SERVER_ERROR).then_some(refusal)
 }

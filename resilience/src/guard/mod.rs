@@ -7,6 +7,7 @@ use poem::Request;
 use crate::{error::Error, policy::OnOutage};
 
 pub mod auth;
+pub(crate) mod concurrency;
 pub(crate) mod flag;
 pub(crate) mod lockout;
 pub(crate) mod rate_limit;

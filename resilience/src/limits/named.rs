@@ -185,7 +185,7 @@ impl NamedLimit {
 
     /// What holds now for a handler that uses the name with this key, and has these numbers of its own; `None` if nobody
     /// says. Waits for nobody.
-    pub(crate) fn terms<'a>(&self, key: Key, own: Option<&'a Terms>) -> Option<TermsRef<'a>> {
+    pub(crate) fn terms<'a>(&self, key: Key, own: Option<&'a Arc<Terms>>) -> Option<TermsRef<'a>> {
         let current = self.current.load();
         let overridden = matches!(current.in_force, Some((source, _)) if source != LimitSource::Attribute);
         if let Some(own) = own
@@ -208,7 +208,7 @@ impl NamedLimit {
     }
 
     /// What is defined by anybody but the store.
-    pub(super) fn without_store(&self) -> Option<Limit> {
+    pub(crate) fn without_store(&self) -> Option<Limit> {
         let definitions = self.definitions();
         let others = definitions
             .by_source
@@ -331,7 +331,7 @@ mod tests {
     async fn handlers_keep_their_own_numbers_until_somebody_else_defines_the_name() {
         let limits = NamedLimits::default();
         let (minute, hour) = (RateLimit::new(1, MINUTE), RateLimit::new(9, MINUTE * 60));
-        let own = Terms::new("=api", hour.limit.unwrap(), Key::Ip, "api");
+        let own = Arc::new(Terms::new("=api", hour.limit.unwrap(), Key::Ip, "api"));
         limits.used("api", &minute.with_name("api"));
         let api = limits.used("api", &hour.with_name("api"));
         assert_eq!(api.terms(Key::Ip, Some(&own)).unwrap().quota.limit, 9);

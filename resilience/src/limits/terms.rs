@@ -28,7 +28,7 @@ pub(crate) struct Terms {
 /// The terms of one request: those of the attribute, or those that were in force when it came.
 #[derive(Clone, Debug)]
 pub(crate) enum TermsRef<'a> {
-    Fixed(&'a Terms, u64),
+    Fixed(&'a Arc<Terms>, u64),
     Current(Arc<Terms>, u64),
 }
 
@@ -63,6 +63,14 @@ impl Terms {
 }
 
 impl TermsRef<'_> {
+    /// The same terms, for whoever outlives the quota's handler.
+    pub(crate) fn into_owned(self) -> TermsRef<'static> {
+        match self {
+            Self::Fixed(terms, version) => TermsRef::Current(Arc::clone(terms), version),
+            Self::Current(terms, version) => TermsRef::Current(terms, version),
+        }
+    }
+
     /// What this process counts by in an outage, so many percent of the quota.
     pub(crate) fn local(&self, percent: u8) -> Self {
         match percent {

@@ -4,6 +4,7 @@
 //! neither store nor breaker; a [`Resilience`](crate::Resilience) binds it to both.
 
 mod auth;
+mod concurrency;
 mod flag;
 mod key;
 mod limit;
@@ -14,13 +15,14 @@ use std::time::Duration;
 
 pub use self::{
     auth::Auth,
+    concurrency::Concurrency,
     flag::Flag,
     key::{Key, KeyFn},
     limit::{InvalidLimit, Limit},
     lockout::{AccountField, Lockout, LockoutKey},
     rate_limit::{Algorithm, RateLimit},
 };
-use crate::guard::Guard;
+use crate::{concurrency::Priority, guard::Guard};
 
 /// The guards of one handler, as its `#[resilient(…)]` attribute declares them.
 ///
@@ -34,6 +36,8 @@ pub struct Policy {
     auth: Option<Auth>,
     guards: &'static [&'static dyn Guard],
     lockouts: &'static [Lockout],
+    concurrency: Option<Concurrency>,
+    priority: Priority,
     deadline: Option<Duration>,
     breaker: Option<BreakerChoice>,
 }
@@ -50,6 +54,8 @@ impl Policy {
             auth: None,
             guards: &[],
             lockouts: &[],
+            concurrency: None,
+            priority: Priority::Default,
             deadline: None,
             breaker: None,
         }
@@ -87,6 +93,20 @@ impl Policy {
     #[must_use]
     pub const fn with_lockouts(mut self, lockouts: &'static [Lockout]) -> Self {
         self.lockouts = lockouts;
+        self
+    }
+
+    /// Bounds the requests in flight.
+    #[must_use]
+    pub const fn with_concurrency(mut self, concurrency: Concurrency) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+
+    /// Sets who is served first, and shed last. [`Priority::Default`] without it.
+    #[must_use]
+    pub const fn with_priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 
@@ -144,6 +164,18 @@ impl Policy {
     #[must_use]
     pub const fn lockouts(&self) -> &'static [Lockout] {
         self.lockouts
+    }
+
+    /// The bound of the requests in flight; `None` is unlimited.
+    #[must_use]
+    pub const fn concurrency(&self) -> Option<&Concurrency> {
+        self.concurrency.as_ref()
+    }
+
+    /// Who is served first, and shed last.
+    #[must_use]
+    pub const fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// The budget of the handler and of all it calls; `None` is unlimited.

@@ -22,7 +22,7 @@ use crate::{
     runtime::Runtime,
     store::{StoreError, StoreErrorKind, Take, Taken},
     store_breaker::Operation,
-    trail::{Fallback, Trail},
+    trail::{Counted, Fallback, Trail},
 };
 
 /// One value for each quota of a phase: one or two, as a rule.
@@ -34,6 +34,8 @@ struct Claim<'a> {
     /// What holds for this request, to its end.
     terms: TermsRef<'a>,
     client: ClientKey,
+    /// What guards further out have not taken yet.
+    cost: u32,
 }
 
 impl<'a> Claim<'a> {
@@ -46,7 +48,7 @@ impl<'a> Claim<'a> {
         Take {
             quota: &terms.quota,
             client: self.client.as_str(),
-            cost: self.quota.spec.cost,
+            cost: self.cost,
         }
     }
 
@@ -83,16 +85,32 @@ impl<'a> Claims<'a> {
         };
         let mut undefined = SmallVec::new();
         let mut all = PerQuota::new();
+        let counted = request.extensions().get::<Counted>();
         for (quota, client) in quotas.all.iter().filter_map(claim) {
-            match quota.terms() {
-                Some(terms) => all.push(Claim { quota, terms, client }),
-                None => undefined.push(quota),
+            let Some(terms) = quota.terms() else {
+                undefined.push(quota);
+                continue;
+            };
+            let taken = counted.map_or(0, |counted| counted.cost_of(&terms.quota.id));
+            let cost = quota.spec.cost.saturating_sub(taken);
+            if cost > 0 {
+                all.push(Claim {
+                    quota,
+                    terms,
+                    client,
+                    cost,
+                });
             }
         }
         let deciding = all.len();
         for (quota, client) in quotas.observed.iter().filter_map(claim) {
             match quota.terms() {
-                Some(terms) => all.push(Claim { quota, terms, client }),
+                Some(terms) => all.push(Claim {
+                    quota,
+                    terms,
+                    client,
+                    cost: quota.spec.cost,
+                }),
                 None => say_undefined(quota),
             }
         }
@@ -132,7 +150,7 @@ impl<'a> Claims<'a> {
             if known.is_some() {
                 claim.quota.tally.count(Answer::Rejected);
             }
-            trail.quota_said(claim.terms.clone(), known.unwrap_or(NOT_ASKED));
+            trail.quota_said(claim.terms.clone(), claim.cost, known.unwrap_or(NOT_ASKED));
         }
         Err(Error::rate_limited(wait))
     }
@@ -333,7 +351,7 @@ fn settle<'a>(
             quota.tally.count(Answer::Rejected);
             wait = wait.max(Some(taken.retry_after));
         }
-        trail.quota_said(terms, taken);
+        trail.quota_said(terms, quota.spec.cost, taken);
     }
     match wait {
         None => Ok(()),
