@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 use crate::{
     bound::Bound,
     deadline,
+    disconnect::{Hangup, unless_gone},
     error::{self, Error},
     guard::{
         GuardOutage, Verdict,
@@ -53,7 +54,9 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
     let bound = runtime.bound(policy);
     let mut trail = Trail::default();
 
-    let verdict = guard(runtime, &bound, &mut request, &mut trail).await;
+    let hangup = Hangup::of(&request);
+    let guards = guard(runtime, &bound, &mut request, &mut trail);
+    let verdict = unless_gone(hangup.as_ref(), guards).await.flatten();
     // Before the handler runs: whoever answers for one that panics, or drops one that is slow, sends them too.
     let headers = installed.plant(trail.headers(runtime.settings.rate_limit_headers));
     let format = installed.format(&request);
@@ -63,12 +66,17 @@ pub async fn run<E: Endpoint>(policy: &'static Policy, mut request: Request, han
         Ok(pending) => {
             // From here on the attempt counts, whatever becomes of this future, unless the handler's answer says otherwise.
             let entered = pending.and_then(lockout::Pending::enter);
-            let (outcome, in_time) = match policy.deadline() {
-                None => (handler.call(request).await.map(IntoResponse::into_response), true),
-                Some(budget) => match Box::pin(deadline::scope(budget, handler.call(request))).await {
-                    Ok(outcome) => (outcome.map(IntoResponse::into_response), true),
-                    Err(exceeded) => (Ok(Error::from(exceeded).to_response(format)), false),
-                },
+            let outcome = match policy.deadline() {
+                None => unless_gone(hangup.as_ref(), handler.call(request)).await,
+                Some(budget) => {
+                    let handling = Box::pin(deadline::scope(budget, handler.call(request)));
+                    let outcome = unless_gone(hangup.as_ref(), handling).await;
+                    outcome.and_then(|in_time| in_time.map_err(Error::from))
+                }
+            };
+            let (outcome, in_time) = match outcome {
+                Ok(outcome) => (outcome.map(IntoResponse::into_response), true),
+                Err(dropped) => (Ok(dropped.to_response(format)), false),
             };
             // A scope within the handler may have noticed first that its time was up.
             let is_timeout =

@@ -212,6 +212,15 @@ impl Error {
         )
     }
 
+    /// Nobody reads it: the status is nginx's, for logs.
+    pub(crate) fn client_closed_request() -> Self {
+        Self::new(
+            StatusCode::from_u16(499).expect("three digits"),
+            "client_closed_request",
+            "The client closed the connection before it was answered.",
+        )
+    }
+
     pub(crate) fn not_installed() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -42,6 +42,7 @@ pub mod breaker;
 pub mod client;
 pub mod clock;
 pub mod deadline;
+pub mod disconnect;
 pub mod guard;
 pub mod lockout;
 // Public for the code that the attribute generates, and not for anybody to write by hand.
