@@ -43,6 +43,7 @@ pub mod client;
 pub mod clock;
 pub mod concurrency;
 pub mod deadline;
+pub mod disconnect;
 pub mod error;
 pub mod guard;
 pub mod inbound;

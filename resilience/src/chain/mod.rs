@@ -25,6 +25,7 @@ use crate::{
     bound::Bound,
     concurrency::Slot,
     deadline,
+    disconnect::{Hangup, unless_gone},
     error::{self, Error},
     guard::{
         GuardOutage, Verdict, concurrency,
@@ -79,7 +80,9 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
         trail.resume(counted);
     }
 
-    let verdict = guard(runtime, &bound, &mut request, &mut trail).await;
+    let hangup = Hangup::of(&request);
+    let guards = guard(runtime, &bound, &mut request, &mut trail);
+    let verdict = unless_gone(hangup.as_ref(), guards).await.flatten();
     // Before the handler runs: whoever answers for one that panics, or drops one that is slow, sends them too.
     let headers = installed.plant(trail.headers(runtime.settings.rate_limit_headers));
     if is_outer && let Some(counted) = trail.counted() {
@@ -92,28 +95,29 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
         Ok(Admitted { pending, mut slot }) => {
             // From here on the attempt counts, whatever becomes of this future, unless the handler's answer says otherwise.
             let entered = pending.and_then(lockout::Pending::enter);
-            let (outcome, in_time) = match budget(runtime, &bound, &request) {
-                None => (handler.call(request).await.map(IntoResponse::into_response), true),
+            let outcome = match budget(runtime, &bound, &request) {
+                None => unless_gone(hangup.as_ref(), handler.call(request)).await,
                 // Its caller has no time left: nothing is begun for nobody.
-                Some(Duration::ZERO) => (Ok(Error::timeout().to_response(format)), false),
+                Some(Duration::ZERO) => Err(Error::timeout()),
                 Some(budget) => {
                     let started = Instant::now();
-                    let outcome = Box::pin(deadline::scope(budget, handler.call(request))).await;
+                    let handling = Box::pin(deadline::scope(budget, handler.call(request)));
+                    let outcome = unless_gone(hangup.as_ref(), handling).await;
                     bound.overruns.note(budget, started.elapsed());
-                    match outcome {
-                        Ok(outcome) => (outcome.map(IntoResponse::into_response), true),
-                        Err(exceeded) => (Ok(Error::from(exceeded).to_response(format)), false),
-                    }
+                    outcome.and_then(|in_time| in_time.map_err(Error::from))
                 }
             };
+            let (outcome, end) = match outcome {
+                Ok(outcome) => (outcome.map(IntoResponse::into_response), End::Answered),
+                Err(dropped) => (Ok(dropped.to_response(format)), End::of(&dropped)),
+            };
             // A scope within the handler may have noticed first that its time was up.
-            let is_timeout =
-                |error: &poem::Error| error::refusal_in(error).is_some_and(|refusal| refusal.code() == "timeout");
-            let in_time = in_time && !outcome.as_ref().is_err_and(is_timeout);
+            let refused = outcome.as_ref().err().and_then(error::refusal_in);
+            let end = refused.as_ref().map_or(end, End::of);
             if let Some(slot) = &mut slot {
-                slot.served(concurrency::served(in_time, &outcome));
+                slot.served(concurrency::served(end, &outcome));
             }
-            if let Some(entered) = entered.filter(|_| in_time) {
+            if let Some(entered) = entered.filter(|_| end == End::Answered) {
                 Box::pin(entered.settle(LoginOutcome::of(&outcome))).await;
             }
             match slot {
@@ -141,6 +145,25 @@ struct Admitted {
     pending: Option<lockout::Pending>,
     /// Held until the answer has been sent.
     slot: Option<Slot>,
+}
+
+/// How a handler's run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Answered,
+    OutOfTime,
+    ClientGone,
+}
+
+impl End {
+    /// What ended a handler that has this to say.
+    fn of(refusal: &Error) -> Self {
+        match refusal.code() {
+            "timeout" => Self::OutOfTime,
+            "client_closed_request" => Self::ClientGone,
+            _ => Self::Answered,
+        }
+    }
 }
 
 /// Asks all guards. `Ok` means that the handler may run.

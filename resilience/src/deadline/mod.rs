@@ -222,5 +222,8 @@ pub enum Cancelled {
 }
 
 #[cfg(test)]
-#[expect(clippy::async_yields_async, reason = "a scope may give a task back that goes on without it")]
+#[expect(
+    clippy::async_yields_async,
+    reason = "a scope may give a task back that goes on without it"
+)]
 mod tests;

@@ -6,6 +6,7 @@ use poem::Request;
 
 use crate::{
     breaker::Outcome,
+    chain::End,
     concurrency::{ConcurrencyConfig, ConcurrencyLimit, Priority, Slot},
     error::Error,
     observe::{Answer, Tally},
@@ -87,12 +88,15 @@ impl From<&Concurrency> for ConcurrencyConfig {
 }
 
 /// What the handler's work says to an adaptive limit: how long an answer took, or that there was none in time. One that
-/// failed says nothing, since failing is quick.
-pub(crate) fn served(in_time: bool, outcome: &poem::Result<poem::Response>) -> Outcome {
-    match outcome {
-        _ if !in_time => Outcome::Failure,
-        Ok(response) if !response.status().is_server_error() => Outcome::Success,
-        Err(error) if !error.status().is_server_error() => Outcome::Success,
-        _ => Outcome::Neutral,
+/// failed says nothing, since failing is quick, nor does a client that has gone.
+pub(crate) fn served(end: End, outcome: &poem::Result<poem::Response>) -> Outcome {
+    let status = match outcome {
+        Ok(response) => response.status(),
+        Err(error) => error.status(),
+    };
+    match end {
+        End::OutOfTime => Outcome::Failure,
+        End::Answered if !status.is_server_error() => Outcome::Success,
+        End::Answered | End::ClientGone => Outcome::Neutral,
     }
 }
