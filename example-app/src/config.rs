@@ -6,10 +6,12 @@ use std::{
     time::Duration,
 };
 
+use poem::Request;
 use resilience::{
     BreakerChoice, BuildError, Resilience,
     breaker::BreakerConfig,
     client::Network,
+    concurrency::Priority,
     store::{ApiKeys, MemoryStore, RedisStore},
 };
 
@@ -77,6 +79,7 @@ impl Config {
         let mut builder = Resilience::builder()
             .breaker(breaker)
             .breakers(self.breakers)
+            .priority(asked_priority)
             .trusted_proxies(self.trusted_proxies.iter().copied());
         if let Some(path) = &self.limits_file {
             builder = builder.limits_file(path);
@@ -106,6 +109,12 @@ impl Config {
         let store = RedisStore::builder(url).api_keys(self.api_keys).build();
         store.map_err(|error| Misuse::of("REDIS_URL", error))
     }
+}
+
+/// What the header `x-priority` asks for. In a demonstration anybody may; a service goes by who is calling.
+fn asked_priority(request: &Request, own: Priority) -> Priority {
+    let asked = request.header("x-priority").and_then(|word| word.parse().ok());
+    asked.unwrap_or(own)
 }
 
 /// A variable; an empty one counts as unset.

@@ -1,5 +1,7 @@
 //! What the service answers.
 
+use std::time::Duration;
+
 use metrics_exporter_prometheus::PrometheusHandle;
 use poem::{
     Endpoint, EndpointExt, Response, Route, get, handler,
@@ -22,6 +24,7 @@ pub(crate) fn app(resilience: Resilience, metrics: PrometheusHandle) -> impl End
         .at("/api/checkout", get(checkout))
         .at("/api/catalog", get(catalog))
         .at("/api/search", get(search))
+        .at("/api/report", get(report))
         .at("/login", post(login))
         .with(resilience)
 }
@@ -73,6 +76,22 @@ async fn search(Query(search): Query<Search>) -> Json<Value> {
     Json(json!({ "ok": true, "found": found }))
 }
 
+#[derive(Deserialize)]
+struct Report {
+    /// How long the report takes, in milliseconds.
+    #[serde(default)]
+    ms: u64,
+}
+
+/// Eight at a time, eight more may wait for 100 ms, and everybody else is told at once to come back. Who waits is served by
+/// priority, which `x-priority` says.
+#[resilient(concurrency(8, queue = 8, queue_timeout = "100ms"), deadline = "2s")]
+#[handler]
+async fn report(Query(report): Query<Report>) -> Json<Value> {
+    tokio::time::sleep(Duration::from_millis(report.ms)).await;
+    Json(json!({ "ok": true, "ms": report.ms }))
+}
+
 /// Five wrong passwords lock an account for 15 minutes, and twenty an address: one address cannot lock out everybody, and
 /// many addresses together cannot guess one password.
 #[resilient(
@@ -105,11 +124,21 @@ async fn readyz(resilience: Resilience) -> Json<Value> {
         .iter()
         .map(|(name, state)| (name.clone(), json!(state.as_str())))
         .collect();
+    let policies: serde_json::Map<_, _> = resilience
+        .concurrency_limits()
+        .iter()
+        .map(|limit| {
+            let handler = limit.name().rsplit("::").next().unwrap_or_default().to_owned();
+            let slots = json!({ "in_flight": limit.in_flight(), "queued": limit.queued(), "limit": limit.limit() });
+            (handler, slots)
+        })
+        .collect();
     Json(json!({
         "ok": true,
         "degraded": health.is_degraded(),
         "store": { "reachable": health.store_reachable },
         "breakers": breakers,
+        "policies": policies,
     }))
 }
 

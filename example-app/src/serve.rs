@@ -7,7 +7,7 @@ use poem::{
     Server,
     listener::{Acceptor, Listener, TcpListener},
 };
-use resilience::Resilience;
+use resilience::{Resilience, disconnect::DisconnectExt};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -26,6 +26,7 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     // Signals are caught before anybody is told that the service is up.
     let stop = stop_signal()?;
     let acceptor = TcpListener::bind(config.address)
+        .cancel_on_disconnect()
         .into_acceptor()
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", config.address))?;

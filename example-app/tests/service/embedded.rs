@@ -10,8 +10,13 @@ fn it_lives_and_is_ready() {
     let healthz = service.get("/healthz");
     assert_eq!((healthz.status, healthz.json()), (200, json!({ "ok": true })));
     let readyz = service.get("/readyz");
-    let ready =
-        json!({ "ok": true, "degraded": false, "store": { "reachable": true }, "breakers": { "store": "closed" } });
+    let ready = json!({
+        "ok": true,
+        "degraded": false,
+        "store": { "reachable": true },
+        "breakers": { "store": "closed" },
+        "policies": { "report": { "in_flight": 0, "queued": 0, "limit": 8 } },
+    });
     assert_eq!((readyz.status, readyz.json()), (200, ready));
 }
 
