@@ -47,7 +47,7 @@ impl Default for Adaptive {
         Self {
             floor: 1,
             initial: 8,
-            tolerance: 1.25,
+            tolerance: 1.15,
             probe_every: Duration::from_secs(10),
         }
     }

@@ -5,8 +5,15 @@ use crate::clock::nanos;
 
 /// Shorter latencies count as this long, in nanoseconds: below, it is the scheduler that is measured.
 const SHORTEST: u64 = 100_000;
-/// How much a probe must gain for the next halving: less is noise.
-const GAIN: f64 = 0.8;
+/// A probe must come below this share of what is known for the next halving.
+const GAIN: f64 = 0.9;
+/// Below this share of the baseline, latency says that the service has changed.
+const CHANGE: f64 = 0.75;
+/// Requests in a window: as many as make the median of very different latencies certain to a seventh, or fewer if it took
+/// this long in nanoseconds.
+const FULL_WINDOW: usize = 100;
+const SHORT_WINDOW: usize = 16;
+const LONG: u64 = 1_000_000_000;
 /// Growth per window, as a share of the limit, and at least one place.
 const GROWTH: f64 = 0.1;
 /// What is left of the limit when requests fail, and the share of a window that must have failed.
@@ -40,7 +47,9 @@ pub(super) struct Estimator {
     slow_start: bool,
     probe: Option<Probe>,
     probed_at: Option<u64>,
+    /// Windows, and the highest limit, since the last probe.
     windows: u32,
+    highest: f64,
     window: Window,
     /// Failures of requests that started before are the same overload, which has been answered.
     backed_off_at: u64,
@@ -54,10 +63,20 @@ struct Probe {
     lowest: Option<f64>,
 }
 
+/// The median of a window, and where it might as well be: within a standard error, by order statistics, so that no
+/// distribution is assumed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Median {
+    low: f64,
+    middle: f64,
+    high: f64,
+}
+
 #[derive(Debug, Default)]
 struct Window {
     /// When the present limit came into force.
     since: u64,
+    opened: u64,
     latencies: Vec<u64>,
     failures: usize,
     /// The most places that were taken.
@@ -77,6 +96,7 @@ impl Estimator {
             probe: None,
             probed_at: None,
             windows: 0,
+            highest: 0.0,
             window: Window::default(),
             backed_off_at: 0,
         }
@@ -92,34 +112,28 @@ impl Estimator {
         self.window.peak = self.window.peak.max(sample.in_flight);
         if sample.failed {
             self.window.failures += usize::from(sample.started >= self.backed_off_at);
-            if self.window.failures > self.window_size() / FAILING {
+            if self.window.failures > FULL_WINDOW / FAILING {
                 self.back_off(sample.ended);
             }
         } else if sample.started >= self.window.since {
             let latency = sample.ended.saturating_sub(sample.started).max(SHORTEST);
             self.window.latencies.push(latency);
-            if self.window.latencies.len() >= self.window_size() {
+            if self.window.is_over(sample.ended) {
                 self.end_window(sample.ended);
             }
         }
     }
 
-    /// Enough for a median that means something, and some for each place, so that all take part.
-    fn window_size(&self) -> usize {
-        (self.limit as usize * 4).clamp(16, 400)
-    }
-
     /// A clock that went back must not leave a window that waits for the time to return.
     fn follow(&mut self, now: u64) {
         self.window.since = self.window.since.min(now);
+        self.window.opened = self.window.opened.min(now);
         self.backed_off_at = self.backed_off_at.min(now);
         self.probed_at = self.probed_at.map(|at| at.min(now));
     }
 
     fn end_window(&mut self, now: u64) {
-        let middle = self.window.latencies.len() / 2;
-        let (_, median, _) = self.window.latencies.select_nth_unstable(middle);
-        let median = *median as f64;
+        let median = Median::of(&mut self.window.latencies);
         self.windows = self.windows.saturating_add(1);
         let limit = match self.probe {
             Some(probe) => self.probe_on(probe, median, now),
@@ -128,29 +142,36 @@ impl Estimator {
         self.set(limit, now);
     }
 
-    fn adjust(&mut self, median: f64, now: u64) -> f64 {
-        let baseline = match self.baseline {
-            // Half the way: one lucky window shall not set the standard.
-            Some(known) if median < known => f64::midpoint(known, median),
-            Some(known) => known,
-            None => median,
+    fn adjust(&mut self, median: Median, now: u64) -> f64 {
+        let known = self.baseline.unwrap_or(median.middle);
+        // A service that is much faster than it can be, or still slow at half the limit, is not the one that was measured.
+        let mut is_another = median.high < known * CHANGE;
+        // Half the way, and only if it is no chance.
+        let baseline = if median.high < known {
+            f64::midpoint(known, median.middle)
+        } else {
+            known
         };
         self.baseline = Some(baseline);
         let peak = f64::from(self.window.peak);
-        let gradient = (self.tolerance * baseline / median).clamp(0.5, 1.0);
+        let gradient = (self.tolerance * baseline / median.low).clamp(0.5, 1.0);
         let mut limit = self.limit;
         // A limit that is not nearly used has nothing to do with the latency, and grows for nobody.
         if peak >= limit / 2.0 {
             let slowed = gradient < 1.0;
             let growth = match peak >= limit * 0.8 {
                 true if self.slow_start && !slowed => limit,
+                // Also while it shrinks, if less, so that a run of bad luck does not end at the floor.
+                true if slowed => (limit * GROWTH).max(1.0) / 2.0,
                 true => (limit * GROWTH).max(1.0),
                 false => 0.0,
             };
             limit = limit * gradient + growth;
             self.slow_start &= !slowed;
+            self.highest = self.highest.max(limit);
+            is_another |= slowed && limit < self.highest / 2.0;
         }
-        if self.probe_is_due(now) {
+        if is_another || self.probe_is_due(now) {
             self.probe = Some(Probe {
                 restore: limit,
                 lowest: None,
@@ -169,21 +190,26 @@ impl Estimator {
     }
 
     /// Goes on halving while it makes the service faster, then takes what was measured for the baseline.
-    fn probe_on(&mut self, probe: Probe, median: f64, now: u64) -> f64 {
-        let known = self.baseline.unwrap_or(median);
+    fn probe_on(&mut self, probe: Probe, median: Median, now: u64) -> f64 {
+        let known = self.baseline.unwrap_or(median.middle);
         let best = probe.lowest.unwrap_or(known);
-        if median < best * GAIN && self.limit > self.floor {
+        if median.high < best * GAIN && self.limit > self.floor {
             self.probe = Some(Probe {
-                lowest: Some(median),
+                lowest: Some(median.middle),
                 ..probe
             });
             return self.limit / 2.0;
         }
-        let baseline = probe.lowest.map_or(median, |lowest| lowest.min(median));
+        let baseline = match probe.lowest {
+            Some(lowest) => lowest.min(median.middle),
+            None if (CHANGE..=1.0 / CHANGE).contains(&(median.middle / known)) => f64::midpoint(known, median.middle),
+            None => median.middle,
+        };
         self.baseline = Some(baseline);
         self.probe = None;
         self.probed_at = Some(now);
         self.windows = 0;
+        self.highest = probe.restore;
         if baseline < known * GAIN {
             // The old limit was built on a wrong baseline: start over from here.
             self.slow_start = true;
@@ -203,13 +229,37 @@ impl Estimator {
     fn set(&mut self, limit: f64, now: u64) {
         let before = self.limit();
         self.limit = limit.clamp(self.floor, self.ceiling);
-        let Window { since, latencies, .. } = &mut self.window;
-        let since = if self.limit as u32 == before { *since } else { now };
-        latencies.clear();
-        self.window = Window {
-            since,
-            latencies: std::mem::take(latencies),
-            ..Window::default()
-        };
+        if self.limit() != before {
+            self.window.since = now;
+        }
+        self.window.opened = now;
+        self.window.latencies.clear();
+        self.window.failures = 0;
+        self.window.peak = 0;
+    }
+}
+
+impl Window {
+    fn is_over(&self, now: u64) -> bool {
+        match self.latencies.len() {
+            ..SHORT_WINDOW => false,
+            SHORT_WINDOW..FULL_WINDOW => now.saturating_sub(self.opened) >= LONG,
+            _ => true,
+        }
+    }
+}
+
+impl Median {
+    /// `latencies` must not be empty.
+    fn of(latencies: &mut [u64]) -> Self {
+        latencies.sort_unstable();
+        let middle = latencies.len() / 2;
+        let error = (latencies.len() as f64).sqrt() / 2.0;
+        let at = |index: usize| latencies[index.min(latencies.len() - 1)] as f64;
+        Self {
+            low: at(middle.saturating_sub(error as usize)),
+            middle: at(middle),
+            high: at(middle + error as usize),
+        }
     }
 }
