@@ -99,6 +99,12 @@ impl State {
         self.shed
     }
 
+    /// Whether nothing at all is held for anybody.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.line.is_empty() && self.ends.is_empty() && self.answers.is_empty()
+    }
+
     /// Takes a place if one is free.
     #[inline]
     pub(super) fn admit(&mut self) -> bool {

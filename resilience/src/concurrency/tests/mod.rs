@@ -1,2 +1,5 @@
+mod estimates;
+mod model;
 mod simulation;
+mod stress;
 mod waiting;
