@@ -129,7 +129,7 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 /// | option | value | default |
 /// |---|---|---|
 /// | `queue` | how many may wait for a slot, 1 to 1,000,000 | none |
-/// | `queue_timeout` | how long each may wait, 1 ms to 1 h; needs `queue` | 100 ms |
+/// | `queue_timeout` | how long each may wait, 1 ms to 10 minutes; needs `queue` | 100 ms |
 /// | `adaptive` | `true`: the limit follows the measured latency, up to the number of slots | `false` |
 ///
 /// ## `priority`

@@ -76,9 +76,9 @@ pub(crate) fn queue(value: &Value) -> Result<NonZeroU32> {
     places(value, "queue", "16", "is none: write 1 or more, or remove it")
 }
 
-/// How long a request may wait for a slot: 1 ms to 1 h.
+/// How long a request may wait for a slot: 1 ms to 10 minutes.
 pub(crate) fn queue_timeout(value: &Value) -> Result<Duration> {
-    bounded(value, "wait", duration(value)?, Duration::from_secs(3600), "1 hour")
+    bounded(value, "wait", duration(value)?, Duration::from_secs(600), "10 minutes")
 }
 
 fn places(value: &Value, what: &str, example: &str, advice: &str) -> Result<NonZeroU32> {
@@ -259,7 +259,7 @@ pub(crate) fn text(value: &Value, what: &str, example: &str) -> Result<LitStr> {
 const MAX_NAME: usize = 64;
 const MAX_ATTEMPTS: u32 = 1_000;
 
-/// As the runtime has it.
+/// Not more than the runtime takes.
 const MAX_PLACES: u32 = 1_000_000;
 const DAYS_366: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 

@@ -131,12 +131,16 @@ fn publish_answers(bound: &Bound) {
 }
 
 fn publish_slots(handler: &str, limit: &ConcurrencyLimit) {
-    let gauge = |name, value: u32| metrics::gauge!(name, "handler" => handler.to_owned()).set(f64::from(value));
-    gauge("resilience_concurrency_limit", limit.limit());
-    gauge("resilience_concurrency_in_flight", limit.in_flight());
-    gauge("resilience_concurrency_queued", limit.queued());
-    for reason in Shed::ALL {
-        let count = limit.shed(reason);
+    let gauge = |name, value: f64| metrics::gauge!(name, "handler" => handler.to_owned()).set(value);
+    gauge("resilience_concurrency_limit", limit.limit().into());
+    gauge("resilience_concurrency_in_flight", limit.in_flight().into());
+    gauge("resilience_concurrency_queued", limit.queued() as f64);
+    let shed = limit.shed();
+    for (reason, count) in [
+        (Shed::QueueFull, shed.queue_full),
+        (Shed::QueueTimeout, shed.queue_timeout),
+        (Shed::Displaced, shed.displaced),
+    ] {
         if count > 0 {
             let (handler, reason) = (handler.to_owned(), reason.as_str());
             metrics::counter!("resilience_concurrency_shed_total", "handler" => handler, "reason" => reason)

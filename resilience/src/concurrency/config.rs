@@ -1,12 +1,17 @@
 use std::time::Duration;
 
-/// Most slots, and most places in a queue.
-const PLACES_MAX: u32 = 1_000_000;
+use super::adaptive::Adaptive;
 
-/// Longest wait for a slot.
-const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
+/// The largest limit, in requests in flight.
+pub const MAX_LIMIT: u32 = 1 << 20;
 
-/// How many may be in flight, and who may wait.
+/// The longest queue, in requests.
+pub const MAX_QUEUE: u32 = 1 << 20;
+
+/// The longest [queue timeout](ConcurrencyConfig::with_queue_timeout).
+pub const MAX_QUEUE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How many requests may be in flight at once, and how many may wait for how long.
 ///
 /// ```
 /// use std::time::Duration;
@@ -15,60 +20,54 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 ///
 /// let config = ConcurrencyConfig::new(64)
 ///     .with_queue(16)
-///     .with_queue_timeout(Duration::from_millis(100))
-///     .with_adaptive();
+///     .with_queue_timeout(Duration::from_millis(50));
 /// assert!(config.validate().is_ok());
-/// assert_eq!(ConcurrencyConfig::new(0).validate().unwrap_err().option(), "limit");
+///
+/// let error = ConcurrencyConfig::new(0).validate().unwrap_err();
+/// assert_eq!(error.option(), "limit");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConcurrencyConfig {
-    limit: u32,
-    queue: u32,
-    queue_timeout: Duration,
-    adaptive: bool,
-    floor: u32,
+    pub(super) limit: u32,
+    pub(super) queue: u32,
+    pub(super) queue_timeout: Duration,
+    pub(super) adaptive: Option<Adaptive>,
 }
 
 impl ConcurrencyConfig {
-    /// So many in flight at most, from 1 to 1,000,000, and no queue.
+    /// At most `limit` requests in flight, and no queue. From 1 to [`MAX_LIMIT`].
     #[must_use]
     pub const fn new(limit: u32) -> Self {
         Self {
             limit,
             queue: 0,
             queue_timeout: Duration::from_millis(100),
-            adaptive: false,
-            floor: 1,
+            adaptive: None,
         }
     }
 
-    /// Lets so many wait for a slot, up to 1,000,000. Default: none. Keep it short: who waits long has often gone by the
-    /// time it is served.
+    /// How many requests may wait for a place. Default: 0; at most [`MAX_QUEUE`].
     #[must_use]
-    pub const fn with_queue(mut self, places: u32) -> Self {
-        self.queue = places;
+    pub const fn with_queue(mut self, queue: u32) -> Self {
+        self.queue = queue;
         self
     }
 
-    /// How long one may wait, up to 1 h. Default: 100 ms.
+    /// How long a request may wait in the queue. Default: 100 ms; at most [`MAX_QUEUE_TIMEOUT`].
+    ///
+    /// Means nothing without a [queue](Self::with_queue). The timer has a resolution of one millisecond.
     #[must_use]
     pub const fn with_queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = timeout;
         self
     }
 
-    /// Lets the limit follow the measured latency: from [`floor`](Self::with_floor) up to the number of slots. Default: the
-    /// limit is fixed. Needs a limit of at least 2.
+    /// Lets the limit follow the latency that is measured, up to the limit given. Default: it stays as it is.
+    ///
+    /// Somebody has to measure: see [`Slot::served`](super::Slot::served).
     #[must_use]
-    pub const fn with_adaptive(mut self) -> Self {
-        self.adaptive = true;
-        self
-    }
-
-    /// The lowest that an adaptive limit falls to. Default: 1.
-    #[must_use]
-    pub const fn with_floor(mut self, floor: u32) -> Self {
-        self.floor = floor;
+    pub const fn with_adaptive(mut self, adaptive: Adaptive) -> Self {
+        self.adaptive = Some(adaptive);
         self
     }
 
@@ -93,42 +92,35 @@ impl ConcurrencyConfig {
     /// Whether the limit follows the latency.
     #[must_use]
     pub const fn is_adaptive(&self) -> bool {
-        self.adaptive
+        self.adaptive.is_some()
     }
 
-    /// The lowest that an adaptive limit falls to.
-    #[must_use]
-    pub const fn floor(&self) -> u32 {
-        self.floor
-    }
-
-    /// Checks what the types leave open.
+    /// Checks every option.
     ///
     /// # Errors
     ///
-    /// If an option makes no sense; the error names it.
+    /// Names the first option whose value makes no sense.
     pub fn validate(&self) -> Result<(), ConfigError> {
         require(
-            (1..=PLACES_MAX).contains(&self.limit),
+            (1..=MAX_LIMIT).contains(&self.limit),
             "limit",
-            "must be from 1 to 1,000,000",
+            "must be from 1 to 1048576",
         )?;
-        require(self.queue <= PLACES_MAX, "queue", "must be at most 1,000,000")?;
+        require(self.queue <= MAX_QUEUE, "queue", "must be at most 1048576")?;
         require(
-            !self.queue_timeout.is_zero() && self.queue_timeout <= TIMEOUT_MAX,
+            self.queue == 0 || !self.queue_timeout.is_zero(),
             "queue_timeout",
-            "must be above zero and at most 1 h",
+            "must be longer than zero, or nobody could wait in the queue",
         )?;
         require(
-            !self.adaptive || self.limit > 1,
-            "adaptive",
-            "has nothing to adapt below a limit of 1",
+            self.queue_timeout <= MAX_QUEUE_TIMEOUT,
+            "queue_timeout",
+            "must be at most 10 minutes",
         )?;
-        require(
-            (1..=self.limit).contains(&self.floor),
-            "floor",
-            "must be from 1 to the limit",
-        )
+        match &self.adaptive {
+            Some(adaptive) => adaptive.validate(self.limit),
+            None => Ok(()),
+        }
     }
 }
 
@@ -148,7 +140,7 @@ impl ConfigError {
     }
 }
 
-fn require(holds: bool, option: &'static str, problem: &'static str) -> Result<(), ConfigError> {
+pub(super) fn require(holds: bool, option: &'static str, problem: &'static str) -> Result<(), ConfigError> {
     if holds {
         Ok(())
     } else {

@@ -1,69 +1,89 @@
-//! Load shedding: so many in flight at most, a short queue, and an instant refusal beyond it.
+//! A limit on the requests in flight: what does not fit is shed at once, so that what was let in is served in time.
 //!
-//! `concurrency(64, queue = 16)` in the attribute puts one of these before a handler. [`ConcurrencyLimit`] also stands
-//! alone, before anything that can be overloaded.
+//! [`ConcurrencyLimit`] stands alone: put one around anything that only so many should do at a time.
 //!
 //! ```
+//! use std::time::Duration;
+//!
 //! use resilience::concurrency::{ConcurrencyConfig, ConcurrencyLimit, Priority, Shed};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let reports = ConcurrencyLimit::new("reports", ConcurrencyConfig::new(1).with_queue(1))?;
+//! let config = ConcurrencyConfig::new(1)
+//!     .with_queue(1)
+//!     .with_queue_timeout(Duration::from_millis(50));
+//! let reports = ConcurrencyLimit::new("reports", config)?;
 //!
 //! let slot = reports.acquire(Priority::Default).await?;
-//! // The only slot is taken: the next waits, and finds none within the 100 ms that it may.
+//! assert_eq!(reports.in_flight(), 1);
+//!
+//! // The only place is taken: the next one waits, for 50 ms at most.
 //! let late = reports.acquire(Priority::Default).await.unwrap_err();
 //! assert_eq!(late.reason(), Shed::QueueTimeout);
 //!
 //! drop(slot);
-//! assert!(reports.try_acquire().is_ok());
+//! assert!(reports.try_acquire(Priority::Default).is_ok());
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Rules
 //!
-//! - At most `limit` slots are held at once, whatever the concurrency.
-//! - Those who wait are served by priority, then first come, first served. Nobody passes them.
-//! - Who has gone, and whose time is spent (its wait, or the [deadline](crate::deadline) that it is under), is passed over.
-//! - A full queue makes room for a higher priority: the newest of the lowest is shed at once.
-//! - A slot that was granted to somebody who has gone meanwhile goes to the next.
+//! - At most the limit is in flight, exactly, whatever the concurrency.
+//! - Places go by [`Priority`], then to who came first. Nobody overtakes a waiter of the same or a higher priority.
+//! - A waiter that has gone, or whose time is spent, is skipped. Its time is the queue timeout or what is left of the
+//!   caller's [deadline](crate::deadline), whichever is less.
+//! - A full queue sheds the newest waiter of the lowest priority to let in a request of a higher one. If there is none
+//!   the newcomer is refused. Both hear of it at once.
+//! - A waiter costs memory only while it waits, and at most [`queue`](ConcurrencyConfig::with_queue) of them do.
+
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll};
+
+use tokio::time::{Instant, sleep_until};
+
+use self::semaphore::Semaphore;
+use crate::{
+    clock::{Clock, nanos},
+    deadline,
+};
 
 mod adaptive;
 mod config;
-mod overloaded;
+mod error;
+mod estimator;
 mod priority;
-mod slots;
+mod semaphore;
+mod slot;
 mod state;
 mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc};
-
-use tokio::time::Instant;
-
-use self::{adaptive::Limiter, slots::Slots, state::State};
 pub use self::{
-    config::{ConcurrencyConfig, ConfigError},
-    overloaded::{Overloaded, Shed},
+    adaptive::Adaptive,
+    config::{ConcurrencyConfig, ConfigError, MAX_LIMIT, MAX_QUEUE, MAX_QUEUE_TIMEOUT},
+    error::{Overloaded, Shed, ShedCounts},
     priority::{Priority, UnknownPriority},
-    slots::Slot,
+    slot::Slot,
 };
-use crate::{clock::Clock, deadline};
 
-/// A limit of what is in flight at once. Clones are handles on the same slots.
+/// A limit on the requests in flight, with a short queue. Clones are handles on the same limit.
 ///
 /// See the [module](self) for its rules and an example.
 #[derive(Clone)]
 pub struct ConcurrencyLimit {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     name: Arc<str>,
     config: ConcurrencyConfig,
-    slots: Arc<Slots>,
+    semaphore: Semaphore,
+    clock: Clock,
 }
 
 impl ConcurrencyLimit {
-    /// A limit with all slots free; `name` is what metrics call it.
+    /// A limit with nobody in flight; `name` is what its errors call it.
     ///
     /// # Errors
     ///
@@ -73,101 +93,172 @@ impl ConcurrencyLimit {
         Ok(Self::assemble(name.into(), config, Clock::system()))
     }
 
-    /// A new limit with this one's name and settings that measures by `clock`. Waits in the queue go by tokio's time.
+    /// A new limit with this one's name and settings that lives by `clock`.
     ///
-    /// For building: handles that were cloned before stay with the old limit.
+    /// For building: handles that were cloned before, and their slots, stay with the old limit. What a waiter waits for
+    /// is always tokio's timer; the clock decides whose time is spent when a place is handed on.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
-        Self::assemble(self.name, self.config, clock)
+        Self::assemble(self.shared.name.clone(), self.shared.config.clone(), clock)
     }
 
     /// The limit's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.shared.name
     }
 
-    /// Its settings.
-    #[must_use]
-    pub const fn config(&self) -> &ConcurrencyConfig {
-        &self.config
-    }
-
-    /// How many may be in flight now: less than was configured while an adaptive limit holds back.
+    /// How many may be in flight: what was configured, or less while an adaptive limit is below that.
     #[must_use]
     pub fn limit(&self) -> u32 {
-        self.slots.state().limit()
+        self.shared.semaphore.with(|state| state.limit())
     }
 
-    /// How many slots are held.
+    /// How many are in flight. One that was granted a place and has not woken up yet counts.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
-        self.slots.state().in_flight()
+        self.shared.semaphore.with(|state| state.in_flight())
     }
 
-    /// How many wait.
+    /// How many wait for a place.
     #[must_use]
-    pub fn queued(&self) -> u32 {
-        self.slots.state().queued()
+    pub fn queued(&self) -> usize {
+        self.shared.semaphore.with(|state| state.queued())
     }
 
-    /// How many were shed for this reason so far.
+    /// How many were shed so far, by reason. A caller that went by itself was not shed.
     #[must_use]
-    pub fn shed(&self, reason: Shed) -> u64 {
-        self.slots.state().shed(reason)
+    pub fn shed(&self) -> ShedCounts {
+        self.shared.semaphore.with(|state| state.shed())
     }
 
-    /// A slot: at once, or after a wait of at most the queue's time-out and what is left of the enclosing
-    /// [deadline](crate::deadline).
+    /// Takes a place, and waits for one in the queue if need be: for the queue timeout at most, and not beyond the
+    /// enclosing [deadline](crate::deadline) if there is one.
     ///
     /// # Errors
     ///
-    /// If there is none, or not in time.
+    /// [`Overloaded`] at once if there is no place in the queue either, or no time to wait; later if the place in the
+    /// queue went to a request of higher priority, or the time was over.
+    ///
+    /// # Panics
+    ///
+    /// If it has to wait outside a tokio runtime with its timer enabled.
     ///
     /// # Cancel safety
     ///
-    /// Safe: the place in the queue is given up, and a slot that was granted meanwhile goes to the next.
+    /// Dropping the call leaves the queue; a place that was granted at that moment goes to the next waiter.
     pub async fn acquire(&self, priority: Priority) -> Result<Slot, Overloaded> {
-        let timeout = self.config.queue_timeout();
-        let until = || {
-            let own = Instant::now() + timeout;
-            deadline::current().map_or(own, |at| at.min(own))
-        };
-        self.slots.enter(priority, until).await.map_err(Overloaded::new)
+        match self.free_slot() {
+            Some(slot) => Ok(slot),
+            None => self.wait(priority, deadline::current()).await,
+        }
     }
 
-    /// A slot, if one is free and nobody waits for it.
+    /// [`acquire`](Self::acquire) for a caller that will not wait beyond `until`, nor beyond the enclosing deadline.
+    ///
+    /// A place that is free is given without a look at the clock, even if `until` has passed.
     ///
     /// # Errors
     ///
-    /// If there is none.
-    pub fn try_acquire(&self) -> Result<Slot, Overloaded> {
-        let slot = self.slots.try_enter();
-        slot.ok_or_else(|| Overloaded::new(self.slots.refuse()))
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_until(&self, priority: Priority, until: Instant) -> Result<Slot, Overloaded> {
+        match self.free_slot() {
+            Some(slot) => Ok(slot),
+            None => {
+                let until = deadline::current().map_or(until, |outer| outer.min(until));
+                self.wait(priority, Some(until)).await
+            }
+        }
+    }
+
+    /// Takes a place if one is free, and never waits.
+    ///
+    /// A place is free only if nobody waits for it, so the priority makes no difference here; it is asked for so that
+    /// both ways to a slot read alike.
+    ///
+    /// # Errors
+    ///
+    /// [`Overloaded`] with [`Shed::QueueFull`] if none is free, whatever the queue.
+    pub fn try_acquire(&self, priority: Priority) -> Result<Slot, Overloaded> {
+        let _ = priority;
+        self.free_slot().ok_or_else(|| {
+            let reason = self.shared.semaphore.with(|state| state.refuse(Shed::QueueFull));
+            self.overloaded(reason)
+        })
+    }
+
+    #[inline]
+    fn free_slot(&self) -> Option<Slot> {
+        self.shared.semaphore.admit().then(|| self.slot())
+    }
+
+    async fn wait(&self, priority: Priority, until: Option<Instant>) -> Result<Slot, Overloaded> {
+        let Shared { config, .. } = &*self.shared;
+        let now = Instant::now();
+        let patience = until.map_or(config.queue_timeout, |until| {
+            config.queue_timeout.min(until.saturating_duration_since(now))
+        });
+        let queued = self
+            .shared
+            .semaphore
+            .queue(priority, nanos(patience), || self.shared.clock.nanos())
+            .map_err(|reason| self.overloaded(reason))?;
+        let Some(mut waiting) = queued else {
+            return Ok(self.slot());
+        };
+        let mut timer = pin!(sleep_until(now + patience));
+        let answer = poll_fn(|cx| {
+            // The answer first: a place that was granted in time is not lost to a timer that fires with it.
+            let answer = waiting.poll(cx.waker());
+            if answer.is_pending() && timer.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(waiting.expire());
+            }
+            answer
+        })
+        .await;
+        match answer {
+            Ok(()) => Ok(self.slot()),
+            Err(reason) => Err(self.overloaded(reason)),
+        }
+    }
+
+    #[inline]
+    fn slot(&self) -> Slot {
+        Slot::new(self.shared.clone())
+    }
+
+    #[cold]
+    fn overloaded(&self, reason: Shed) -> Overloaded {
+        Overloaded::new(self.shared.name.clone(), reason)
     }
 
     fn assemble(name: Arc<str>, config: ConcurrencyConfig, clock: Clock) -> Self {
-        let limiter = config
-            .is_adaptive()
-            .then(|| Limiter::new(config.floor(), config.limit()));
-        let limit = limiter.as_ref().map_or(config.limit(), Limiter::limit);
-        let state = State::new(limit, config.queue());
         Self {
-            name,
-            config,
-            slots: Arc::new(Slots::new(state, limiter.map(|limiter| (limiter, clock)))),
+            shared: Arc::new(Shared {
+                name,
+                semaphore: Semaphore::new(config.limit, config.queue, config.adaptive),
+                config,
+                clock,
+            }),
         }
     }
 }
 
 impl fmt::Debug for ConcurrencyLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.slots.state();
         f.debug_struct("ConcurrencyLimit")
-            .field("name", &self.name)
-            .field("limit", &state.limit())
-            .field("in_flight", &state.in_flight())
-            .field("queued", &state.queued())
+            .field("name", &self.name())
+            .field("limit", &self.limit())
+            .field("in_flight", &self.in_flight())
+            .field("queued", &self.queued())
             .finish_non_exhaustive()
     }
 }

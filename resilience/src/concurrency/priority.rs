@@ -1,28 +1,27 @@
 use std::{fmt, str::FromStr};
 
-/// Who is served first, and shed last.
-///
-/// The order is that of service: `Critical < Default < Background`.
+/// How much it matters that a request is served while others wait. The order is the order of service.
 ///
 /// ```
 /// use resilience::concurrency::Priority;
 ///
 /// assert_eq!("background".parse(), Ok(Priority::Background));
-/// assert!(Priority::Critical < Priority::Default);
+/// assert_eq!(Priority::default().as_str(), "default");
+/// assert!(Priority::Critical < Priority::Default, "critical requests are served first");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Before all others: health of the service, payment, an operator.
+    /// Served before all others: a payment, a health check.
     Critical,
-    /// What nothing else is said of.
+    /// What most requests are.
     #[default]
     Default,
-    /// After all others, and the first to be shed: prefetches, exports, crawlers.
+    /// Served when nobody else waits, and shed first: a prefetch, a batch job.
     Background,
 }
 
 impl Priority {
-    /// The word that the attribute uses for it.
+    /// The word that the attribute and a header use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -35,14 +34,14 @@ impl Priority {
 
 impl fmt::Display for Priority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        f.pad(self.as_str())
     }
 }
 
 impl FromStr for Priority {
     type Err = UnknownPriority;
 
-    fn from_str(word: &str) -> Result<Self, UnknownPriority> {
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
         match word {
             "critical" => Ok(Self::Critical),
             "default" => Ok(Self::Default),
@@ -52,7 +51,7 @@ impl FromStr for Priority {
     }
 }
 
-/// A word that is no [`Priority`].
+/// A word that names no [`Priority`]. The words are exact: lower case, no spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a priority is `critical`, `default` or `background`")]
 pub struct UnknownPriority;

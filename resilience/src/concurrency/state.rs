@@ -1,170 +1,272 @@
-//! Who is in, who waits, and who is next: no clock and no task, under one lock.
+//! Who is in flight and who waits: pure transitions, no lock, no clock, nothing that waits.
+//!
+//! Between any two calls `in_flight >= limit` holds whenever somebody waits. So whoever finds a free place overtakes
+//! nobody, and the common case looks at two numbers only.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    task::{Context, Waker},
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    task::Waker,
 };
 
-use smallvec::SmallVec;
-use tokio::time::Instant;
+use super::{
+    adaptive::Adaptive,
+    error::{Shed, ShedCounts},
+    estimator::{Estimator, Sample},
+    priority::Priority,
+};
 
-use super::{overloaded::Shed, priority::Priority};
-
-/// Those to be woken once the lock is free.
-pub(super) type Wakers = SmallVec<[Waker; 1]>;
-
-/// A place in the queue. In the order of service.
+/// A place in the queue. The order is the order of service, and the last one is the first to be displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Ticket {
     priority: Priority,
     number: u64,
 }
 
-/// What has become of a place that is not in the queue any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Called {
-    /// A slot is taken in its name.
-    Granted,
-    Shed(Shed),
+/// What became of an arrival.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    Admitted,
+    Queued(Ticket),
 }
 
-#[derive(Debug)]
-struct Waiting {
-    /// From here on it is not served any more.
-    until: Instant,
-    waker: Option<Waker>,
-}
-
+/// Times are nanoseconds of one clock.
 #[derive(Debug)]
 pub(super) struct State {
     limit: u32,
     in_flight: u32,
-    places: u32,
-    queue: BTreeMap<Place, Waiting>,
-    /// Those that were called, and have not come yet.
-    called: HashMap<u64, Called>,
-    next: u64,
-    shed: [u64; Shed::ALL.len()],
+    /// How many may wait.
+    queue: u32,
+    line: BTreeMap<Ticket, Waiter>,
+    /// The waiters of `line` by the end of their time.
+    ends: BTreeSet<(u64, Ticket)>,
+    /// What was decided for waiters that have not asked since. A granted one is in flight already.
+    answers: BTreeMap<Ticket, Answer>,
+    arrivals: u64,
+    shed: ShedCounts,
+    /// What moves the limit; `None` if nothing does.
+    estimator: Option<Box<Estimator>>,
+    aside: Aside,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    end: u64,
+    /// `None` until it is polled for the first time.
+    waker: Option<Waker>,
+}
+
+pub(super) type Answer = Result<(), Shed>;
+
+/// Wakers to be woken or dropped once the lock is free: either may run code that comes back here.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    wake: Vec<Waker>,
+    gone: Vec<Waker>,
 }
 
 impl State {
-    pub(super) fn new(limit: u32, places: u32) -> Self {
+    /// `limit` is the ceiling of an adaptive one.
+    pub(super) fn new(limit: u32, queue: u32, adaptive: Option<Adaptive>) -> Self {
+        let estimator = adaptive.map(|config| Box::new(Estimator::new(config, limit)));
         Self {
-            limit,
+            limit: estimator.as_ref().map_or(limit, |estimator| estimator.limit()),
             in_flight: 0,
-            places,
-            queue: BTreeMap::new(),
-            called: HashMap::new(),
-            next: 0,
-            shed: [0; Shed::ALL.len()],
+            queue,
+            line: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            answers: BTreeMap::new(),
+            arrivals: 0,
+            shed: ShedCounts::default(),
+            estimator,
+            aside: Aside::default(),
         }
     }
 
-    pub(super) const fn limit(&self) -> u32 {
+    pub(super) fn limit(&self) -> u32 {
         self.limit
     }
 
-    pub(super) const fn in_flight(&self) -> u32 {
+    pub(super) fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    pub(super) fn queued(&self) -> u32 {
-        u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
+    pub(super) fn queued(&self) -> usize {
+        self.line.len()
     }
 
-    pub(super) const fn shed(&self, reason: Shed) -> u64 {
-        self.shed[reason as usize]
+    pub(super) fn shed(&self) -> ShedCounts {
+        self.shed
     }
 
-    /// Takes a free slot. Nobody passes those who wait.
-    pub(super) fn try_enter(&mut self) -> bool {
-        let is_free = self.in_flight < self.limit && self.queue.is_empty();
-        self.in_flight += u32::from(is_free);
-        is_free
+    /// Whether nothing at all is held for anybody.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.line.is_empty() && self.ends.is_empty() && self.answers.is_empty()
     }
 
-    /// Takes a place in the queue, if need be that of the newest with the lowest priority, who is woken to hear of it.
-    pub(super) fn enqueue(&mut self, priority: Priority, until: Instant, wakers: &mut Wakers) -> Result<Place, Shed> {
-        if self.queued() >= self.places {
-            let last = self.queue.last_key_value().map(|(place, _)| *place);
-            let Some(last) = last.filter(|last| priority < last.priority) else {
-                return Err(self.count(Shed::QueueFull));
-            };
-            self.call(last, Called::Shed(Shed::Displaced), wakers);
-        }
-        let number = self.next;
-        self.next += 1;
-        let place = Place { priority, number };
-        self.queue.insert(place, Waiting { until, waker: None });
-        Ok(place)
+    /// Takes a place if one is free.
+    #[inline]
+    pub(super) fn admit(&mut self) -> bool {
+        let free = self.in_flight < self.limit;
+        self.in_flight += u32::from(free);
+        free
     }
 
-    /// What has become of a place; `None` while it waits, and then it is woken when that changes.
-    pub(super) fn poll(&mut self, place: Place, cx: &Context<'_>) -> Option<Called> {
-        if let Some(waiting) = self.queue.get_mut(&place) {
-            match &mut waiting.waker {
-                Some(waker) => waker.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
-            return None;
-        }
-        self.called.remove(&place.number)
-    }
-
-    /// Gives a place up. Whoever was granted a slot meanwhile has it, and must free it if it is of no use any more.
-    pub(super) fn leave(&mut self, place: Place) -> Option<Called> {
-        self.queue.remove(&place);
-        self.called.remove(&place.number)
-    }
-
-    pub(super) fn count(&mut self, reason: Shed) -> Shed {
-        self.shed[reason as usize] += 1;
+    /// Counts the refusal of a caller that found no free place and will not wait.
+    pub(super) fn refuse(&mut self, reason: Shed) -> Shed {
+        self.shed.count(reason);
         reason
     }
 
-    /// Frees a slot, and calls whoever is next.
-    pub(super) fn exit(&mut self, now: impl FnOnce() -> Instant, wakers: &mut Wakers) {
+    /// Takes a place, or one in the queue that is good until `end`.
+    pub(super) fn arrive(&mut self, priority: Priority, now: u64, end: u64) -> Result<Arrival, Shed> {
+        if self.admit() {
+            return Ok(Arrival::Admitted);
+        }
+        if self.queue == 0 {
+            return Err(self.refuse(Shed::QueueFull));
+        }
+        if end <= now {
+            return Err(self.refuse(Shed::QueueTimeout));
+        }
+        if self.is_full() {
+            self.skip_spent(now);
+        }
+        if self.is_full() {
+            match self.line.last_key_value() {
+                Some((&newest, _)) if newest.priority > priority => self.answer(newest, Err(Shed::Displaced)),
+                _ => return Err(self.refuse(Shed::QueueFull)),
+            }
+        }
+        let ticket = Ticket {
+            priority,
+            number: self.arrivals,
+        };
+        self.arrivals += 1;
+        self.line.insert(ticket, Waiter { end, waker: None });
+        self.ends.insert((end, ticket));
+        Ok(Arrival::Queued(ticket))
+    }
+
+    /// What was decided for a waiter, once; before that `waker` is kept for the decision.
+    pub(super) fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Option<Answer> {
+        if let Some(waiter) = self.line.get_mut(&ticket) {
+            if !waiter.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                self.aside.gone.extend(waiter.waker.replace(waker.clone()));
+            }
+            return None;
+        }
+        self.answers.remove(&ticket)
+    }
+
+    /// The waiter's own timer has ended. A decision that came before it stands.
+    pub(super) fn expire(&mut self, ticket: Ticket) -> Answer {
+        match self.remove(ticket) {
+            Some(waiter) => {
+                self.aside.gone.extend(waiter.waker);
+                Err(self.refuse(Shed::QueueTimeout))
+            }
+            None => self.answers.remove(&ticket).unwrap_or(Err(Shed::QueueTimeout)),
+        }
+    }
+
+    /// The waiter has gone. A place that it was granted and did not take goes to the next.
+    pub(super) fn leave(&mut self, ticket: Ticket, now: impl FnOnce() -> u64) {
+        if let Some(waiter) = self.remove(ticket) {
+            self.aside.gone.extend(waiter.waker);
+        } else if self.answers.remove(&ticket) == Some(Ok(())) {
+            self.release(now);
+        }
+    }
+
+    /// One in flight is done.
+    #[inline]
+    pub(super) fn release(&mut self, now: impl FnOnce() -> u64) {
+        debug_assert!(self.in_flight > 0, "a place was given back twice");
         self.in_flight -= 1;
-        self.admit(now, wakers);
+        self.hand_on(now);
     }
 
-    /// Sets how many may be in. Those above a lower limit go on to their end.
-    pub(super) fn set_limit(&mut self, limit: u32, now: impl FnOnce() -> Instant, wakers: &mut Wakers) {
+    /// One in flight has done its work, and keeps its place for now. Moves the limit, if it is adaptive.
+    pub(super) fn sample(&mut self, started: u64, ended: u64, failed: bool) {
+        if let Some(estimator) = &mut self.estimator {
+            estimator.record(Sample {
+                started,
+                ended,
+                failed,
+                in_flight: self.in_flight,
+            });
+            let limit = estimator.limit();
+            self.set_limit(limit, || ended);
+        }
+    }
+
+    /// A smaller limit lets those in flight finish, a larger one lets waiters in.
+    pub(super) fn set_limit(&mut self, limit: u32, now: impl FnOnce() -> u64) {
         self.limit = limit;
-        self.admit(now, wakers);
+        self.hand_on(now);
     }
 
-    /// Grants free slots to those who are next and still have time.
-    fn admit(&mut self, now: impl FnOnce() -> Instant, wakers: &mut Wakers) {
-        if self.queue.is_empty() {
-            return;
+    /// What is to be done once the lock is free; `None` in the common case.
+    #[inline]
+    pub(super) fn take_aside(&mut self) -> Option<Aside> {
+        let Aside { wake, gone } = &self.aside;
+        (!wake.is_empty() || !gone.is_empty()).then(|| mem::take(&mut self.aside))
+    }
+
+    /// Gives free places to waiters that have time left.
+    #[inline]
+    fn hand_on(&mut self, now: impl FnOnce() -> u64) {
+        if !self.line.is_empty() && self.in_flight < self.limit {
+            self.grant(now());
         }
-        let now = now();
+    }
+
+    #[inline(never)]
+    fn grant(&mut self, now: u64) {
+        self.skip_spent(now);
         while self.in_flight < self.limit
-            && let Some((&place, waiting)) = self.queue.first_key_value()
+            && let Some((&ticket, _)) = self.line.first_key_value()
         {
-            let called = if now < waiting.until {
-                self.in_flight += 1;
-                Called::Granted
-            } else {
-                Called::Shed(Shed::QueueTimeout)
-            };
-            self.call(place, called, wakers);
+            self.in_flight += 1;
+            self.answer(ticket, Ok(()));
         }
     }
 
-    /// Whether nobody is in, waits, or has yet to hear that it was called.
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.in_flight == 0 && self.queue.is_empty() && self.called.is_empty()
+    fn skip_spent(&mut self, now: u64) {
+        while let Some(&(end, ticket)) = self.ends.first()
+            && end <= now
+        {
+            self.answer(ticket, Err(Shed::QueueTimeout));
+        }
     }
 
-    fn call(&mut self, place: Place, called: Called, wakers: &mut Wakers) {
-        let waiting = self.queue.remove(&place);
-        wakers.extend(waiting.and_then(|waiting| waiting.waker));
-        self.called.insert(place.number, called);
-        if let Called::Shed(reason) = called {
-            self.count(reason);
+    fn answer(&mut self, ticket: Ticket, answer: Answer) {
+        if let Some(waiter) = self.remove(ticket) {
+            if let Err(reason) = answer {
+                self.refuse(reason);
+            }
+            self.answers.insert(ticket, answer);
+            self.aside.wake.extend(waiter.waker);
         }
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.line.remove(&ticket)?;
+        self.ends.remove(&(waiter.end, ticket));
+        Some(waiter)
+    }
+
+    fn is_full(&self) -> bool {
+        self.line.len() >= self.queue as usize
+    }
+}
+
+impl Aside {
+    pub(super) fn settle(self) {
+        let Self { wake, gone } = self;
+        wake.into_iter().for_each(Waker::wake);
+        drop(gone);
     }
 }

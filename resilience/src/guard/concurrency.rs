@@ -7,7 +7,7 @@ use poem::Request;
 use crate::{
     breaker::Outcome,
     chain::End,
-    concurrency::{ConcurrencyConfig, ConcurrencyLimit, Priority, Slot},
+    concurrency::{Adaptive, ConcurrencyConfig, ConcurrencyLimit, Priority, Slot},
     error::Error,
     observe::{Answer, Tally},
     policy::Concurrency,
@@ -42,7 +42,7 @@ impl fmt::Debug for PriorityOf {
 impl Slots {
     /// Slots of the handler of this name.
     pub(crate) fn new(handler: String, spec: ConcurrencyConfig, priority: Priority) -> Self {
-        let limit = ConcurrencyLimit::new(handler, spec).expect("checked where it was written");
+        let limit = ConcurrencyLimit::new(handler, spec.clone()).expect("checked where it was written");
         Self {
             limit,
             spec,
@@ -81,7 +81,7 @@ impl From<&Concurrency> for ConcurrencyConfig {
             config = config.with_queue_timeout(timeout);
         }
         if spec.adaptive {
-            config = config.with_adaptive();
+            config = config.with_adaptive(Adaptive::default());
         }
         config
     }

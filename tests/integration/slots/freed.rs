@@ -62,7 +62,7 @@ async fn a_caller_that_goes_frees_it_wherever_its_request_is() {
         for asked in &mut asked {
             assert!(futures_util::poll!(asked.as_mut()).is_pending());
         }
-        assert_eq!(limit.in_flight() + limit.queued(), waiting + 1);
+        assert_eq!(limit.in_flight() as usize + limit.queued(), waiting + 1);
         drop(asked);
         assert_eq!((limit.in_flight(), limit.queued()), (0, 0));
     }

@@ -1,3 +1,5 @@
+mod estimates;
 mod model;
-mod scenarios;
+mod simulation;
 mod stress;
+mod waiting;

@@ -1,4 +1,5 @@
-//! Many at once, who give up, panic and run out of time at random.
+//! Many tasks on several threads, half of which go away, panic or run out of time. Outcomes are random; what must hold
+//! holds in all of them.
 
 use std::{
     sync::{
@@ -8,84 +9,127 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinSet, time::timeout};
+use fastrand::Rng;
+use tokio::time::{sleep, timeout};
 
 use super::super::*;
+use crate::breaker::Outcome;
 
-const SLOTS: u32 = 5;
+const CALLERS: u64 = 64;
+const ROUNDS: u32 = 150;
 
-/// Counts who is in, apart from the limit's own count.
-struct Inside<'a>(&'a AtomicU32);
+/// Counts who holds a slot, for itself, so that the limit is not asked about itself.
+struct Holding<'a>(&'a AtomicU32);
 
-impl<'a> Inside<'a> {
-    fn enter(inside: &'a AtomicU32) -> Self {
-        let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
-        assert!(now <= SLOTS, "{now} at once");
-        Self(inside)
+impl<'a> Holding<'a> {
+    fn new(count: &'a AtomicU32, at_most: u32) -> Self {
+        let holders = count.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(holders <= at_most, "{holders} in flight");
+        Self(count)
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for Holding<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-async fn visit(limit: ConcurrencyLimit, inside: Arc<AtomicU32>, seed: u64) {
-    let mut random = fastrand::Rng::with_seed(seed);
-    for _ in 0..200 {
-        let priority = [Priority::Critical, Priority::Default, Priority::Background][random.usize(..3)];
-        let patience = Duration::from_micros(random.u64(..400));
-        let yields = random.usize(..8);
-        let visit = async {
-            let Ok(mut slot) = limit.acquire(priority).await else {
-                return;
-            };
-            let _inside = Inside::enter(&inside);
-            for _ in 0..yields {
-                tokio::task::yield_now().await;
-            }
-            slot.served([crate::breaker::Outcome::Success, crate::breaker::Outcome::Failure][yields % 2]);
-            drop(_inside);
-            drop(slot);
-        };
-        // Dropped wherever it happens to be.
-        let _gave_up = timeout(patience, visit).await;
-        if random.u8(..) < 8 {
-            let limit = limit.clone();
-            let panics = tokio::spawn(async move {
-                let _slot = limit.acquire(priority).await;
-                std::panic::resume_unwind(Box::new("as a handler may"));
-            });
-            assert!(panics.await.is_err());
+async fn call(limit: ConcurrencyLimit, holders: Arc<AtomicU32>, at_most: u32, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let priority = [Priority::Critical, Priority::Default, Priority::Background][rng.usize(..3)];
+    let acquired = match rng.u32(..4) {
+        0 => limit.try_acquire(priority),
+        1 => {
+            let until = Instant::now() + Duration::from_micros(rng.u64(..3_000));
+            limit.acquire_until(priority, until).await
         }
+        _ => limit.acquire(priority).await,
+    };
+    let Ok(mut slot) = acquired else { return };
+    // Dropped before the slot, so that the count is never above the truth.
+    let holding = Holding::new(&holders, at_most);
+    match rng.u32(..8) {
+        0 => std::panic::resume_unwind(Box::new("the handler's fault")),
+        1 => tokio::task::yield_now().await,
+        2 => sleep(Duration::from_millis(1)).await,
+        _ => {}
     }
+    slot.served([Outcome::Success, Outcome::Failure, Outcome::Neutral][rng.usize(..3)]);
+    drop(holding);
+    drop(slot);
+}
+
+async fn storm(config: ConcurrencyConfig) {
+    let at_most = config.limit;
+    let limit = ConcurrencyLimit::new("storm", config).expect("valid settings");
+    let holders = Arc::new(AtomicU32::new(0));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let (limit, holders) = (limit.clone(), holders.clone());
+            tokio::spawn(async move {
+                let mut rng = Rng::with_seed(caller);
+                for _ in 0..ROUNDS {
+                    let call = tokio::spawn(call(limit.clone(), holders.clone(), at_most, rng.u64(..)));
+                    let abort = call.abort_handle();
+                    match rng.u32(..4) {
+                        0 => abort.abort(),
+                        1 => {
+                            let patience = Duration::from_micros(rng.u64(..2_000));
+                            if timeout(patience, call).await.is_err() {
+                                abort.abort();
+                            }
+                            continue;
+                        }
+                        _ => {}
+                    }
+                    if let Err(error) = call.await
+                        && let Ok(panic) = error.try_into_panic()
+                    {
+                        assert!(panic.is::<&str>(), "a caller saw too many in flight");
+                    }
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("no rule was broken");
+    }
+    // An aborted call may be in its last moments on another thread.
+    timeout(Duration::from_secs(30), async {
+        while limit.in_flight() > 0 || limit.queued() > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .expect("something was left behind");
+    assert_eq!(holders.load(Ordering::SeqCst), 0);
+    assert!(limit.shared.semaphore.with(|state| state.is_idle()));
+    // And nothing is worn out.
+    let places: Vec<_> = (0..limit.limit())
+        .map(|_| limit.try_acquire(Priority::Default))
+        .collect();
+    assert!(places.iter().all(Result::is_ok));
+    assert!(limit.try_acquire(Priority::Default).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_more_than_the_limit_at_once_and_nobody_at_the_end() {
-    for config in [
-        ConcurrencyConfig::new(SLOTS),
-        ConcurrencyConfig::new(SLOTS).with_queue(7),
-        ConcurrencyConfig::new(SLOTS)
+async fn a_fixed_limit_survives_anything() {
+    storm(
+        ConcurrencyConfig::new(5)
             .with_queue(7)
-            .with_queue_timeout(Duration::from_micros(200)),
-        ConcurrencyConfig::new(SLOTS).with_queue(50).with_adaptive(),
-    ] {
-        let limit = ConcurrencyLimit::new("stress", config).expect("valid");
-        let inside = Arc::new(AtomicU32::new(0));
-        let mut visits = JoinSet::new();
-        for seed in 0..32 {
-            visits.spawn(visit(limit.clone(), Arc::clone(&inside), seed));
-        }
-        while let Some(visited) = visits.join_next().await {
-            visited.expect("no more than the limit");
-        }
-        assert_eq!((limit.in_flight(), limit.queued()), (0, 0));
-        assert!(limit.slots.state().is_empty());
-        // And it still lets in as many as it should.
-        let slots: Vec<_> = (0..limit.limit()).map(|_| limit.try_acquire()).collect();
-        assert!(slots.iter().all(Result::is_ok));
-        assert!(limit.try_acquire().is_err());
-    }
+            .with_queue_timeout(Duration::from_millis(2)),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_adaptive_limit_survives_anything() {
+    storm(
+        ConcurrencyConfig::new(12)
+            .with_queue(7)
+            .with_queue_timeout(Duration::from_millis(2))
+            .with_adaptive(Adaptive::default()),
+    )
+    .await;
 }
