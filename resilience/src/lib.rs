@@ -44,6 +44,7 @@ pub mod clock;
 pub mod deadline;
 pub mod guard;
 pub mod lockout;
+pub mod pipeline;
 // Public for the code that the attribute generates, and not for anybody to write by hand.
 #[doc(hidden)]
 pub mod policy;
