@@ -2,6 +2,8 @@
 //!
 //! Compiles the very files of the breaker, with loom's atomics and locks in place of the standard ones.
 
+use std::time::Duration;
+
 use loom::{
     model::Builder,
     sync::{Arc, Mutex as LoomMutex},
@@ -248,6 +250,26 @@ fn racing_failures_fill_the_window_once() {
             move || machine.settle(ticket, Outcome::Failure, || START).is_some()
         });
         assert_eq!(opened.into_iter().filter(|opened| *opened).count(), 1);
+    });
+}
+
+#[test]
+fn racing_slow_successes_open_it_once() {
+    check(|| {
+        let config = BreakerConfig::default().without_failures_in_a_row().with_slow_calls(
+            Duration::from_nanos(1),
+            1.0,
+            2,
+            RateWindow::Calls(4),
+        );
+        let machine = closed(config);
+        let opened = together(3, {
+            let machine = machine.clone();
+            let ticket = call(&machine);
+            move || machine.settle(ticket, Outcome::Success, || DUE).is_some()
+        });
+        assert_eq!(opened.into_iter().filter(|opened| *opened).count(), 1);
+        assert_eq!(machine.state(), State::Open);
     });
 }
 
