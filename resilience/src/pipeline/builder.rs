@@ -76,7 +76,7 @@ impl<L, C: Clone> Builder<L, C> {
     /// Rejects with [`DeadlineExceeded`](crate::deadline::DeadlineExceeded).
     #[must_use]
     pub fn deadline(self, budget: Duration) -> Builder<Stack<L, Deadline>, C> {
-        self.layer(Deadline(budget))
+        self.layer(Deadline::new(budget))
     }
 
     /// Makes a failed call again: a [`Retry`], or a number of retries with its defaults.
@@ -85,8 +85,7 @@ impl<L, C: Clone> Builder<L, C> {
     #[must_use]
     pub fn retry(self, retry: impl Into<Retry>) -> Builder<Stack<L, Retries<C>>, C> {
         let classifier = self.classifier.clone();
-        let retry = retry.into();
-        self.layer(Retries { retry, classifier })
+        self.layer(Retries::new(retry.into(), classifier))
     }
 
     /// Refuses while the circuit of `breaker` is open, and counts what comes out of the layers inside.
@@ -97,7 +96,7 @@ impl<L, C: Clone> Builder<L, C> {
     #[must_use]
     pub fn breaker(self, breaker: CircuitBreaker) -> Builder<Stack<L, Breaker<C>>, C> {
         let classifier = self.classifier.clone();
-        self.layer(Breaker { breaker, classifier })
+        self.layer(Breaker::new(breaker, classifier))
     }
 
     /// Refuses calls over the limit, all on one count. Never waits.

@@ -13,8 +13,16 @@ use crate::breaker::CircuitBreaker;
 /// [`Builder::breaker`](super::Builder::breaker).
 #[derive(Clone, Debug)]
 pub struct Breaker<C> {
-    pub(super) breaker: CircuitBreaker,
-    pub(super) classifier: C,
+    breaker: CircuitBreaker,
+    classifier: C,
+}
+
+impl<C> Breaker<C> {
+    /// The layer by itself, for [`Builder::layer`](super::Builder::layer).
+    #[must_use]
+    pub const fn new(breaker: CircuitBreaker, classifier: C) -> Self {
+        Self { breaker, classifier }
+    }
 }
 
 impl<T: Send, E: Send, K: Kinds, C: Classify<T, E>> Layer<T, E, K> for Breaker<C> {

@@ -108,6 +108,32 @@ where
     }
 }
 
+/// A layer that may be left out at run time. What can come out is the same with it and without.
+impl<T, E, K, L> Layer<T, E, K> for Option<L>
+where
+    T: Send,
+    E: Send,
+    K: Kinds,
+    L: Layer<T, E, K>,
+    K::Timeout: Into<<L::Kinds as Kinds>::Timeout>,
+    K::Open: Into<<L::Kinds as Kinds>::Open>,
+    K::RateLimited: Into<<L::Kinds as Kinds>::RateLimited>,
+    K::PermitLimit: Into<<L::Kinds as Kinds>::PermitLimit>,
+{
+    type Kinds = L::Kinds;
+
+    async fn around(
+        &self,
+        context: &Context,
+        next: &mut impl Next<T, E, K>,
+    ) -> Result<T, PipelineError<E, Self::Kinds>> {
+        match self {
+            Some(layer) => layer.around(context, next).await,
+            None => next.run().await.map_err(PipelineError::widen::<Self::Kinds>),
+        }
+    }
+}
+
 /// A layer with what stands inside it: the next of the layer outside.
 struct Inside<'a, L, N, K> {
     layer: &'a L,

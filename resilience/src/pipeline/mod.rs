@@ -57,6 +57,8 @@ mod kinds;
 mod layer;
 mod rate_limit;
 mod retry;
+#[cfg(test)]
+mod tests;
 mod timeout;
 
 use std::{fmt, future::Future, sync::Arc};

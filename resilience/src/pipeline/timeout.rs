@@ -14,7 +14,15 @@ use crate::deadline::{self, DeadlineExceeded};
 /// Ends what stands inside it when its time, or that of the budget around it, has run out. See
 /// [`Builder::deadline`](super::Builder::deadline).
 #[derive(Clone, Copy, Debug)]
-pub struct Deadline(pub(super) Duration);
+pub struct Deadline(Duration);
+
+impl Deadline {
+    /// The layer by itself, for [`Builder::layer`](super::Builder::layer).
+    #[must_use]
+    pub const fn new(budget: Duration) -> Self {
+        Self(budget)
+    }
+}
 
 impl<T: Send, E: Send, K: Kinds> Layer<T, E, K> for Deadline {
     type Kinds = OrTimeout<K>;

@@ -178,8 +178,16 @@ impl fmt::Debug for Retry {
 /// Runs what stands inside it until its answer is final. See [`Builder::retry`](super::Builder::retry).
 #[derive(Clone, Debug)]
 pub struct Retries<C> {
-    pub(super) retry: Retry,
-    pub(super) classifier: C,
+    retry: Retry,
+    classifier: C,
+}
+
+impl<C> Retries<C> {
+    /// The layer by itself, for [`Builder::layer`](super::Builder::layer).
+    #[must_use]
+    pub const fn new(retry: Retry, classifier: C) -> Self {
+        Self { retry, classifier }
+    }
 }
 
 impl<T: Send, E: Send, K: Kinds, C: Classify<T, E>> Layer<T, E, K> for Retries<C> {
