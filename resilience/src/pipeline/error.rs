@@ -98,6 +98,17 @@ impl<E, K: Kinds> PipelineError<E, K> {
         }
     }
 
+    /// Turns the call's own error into another; rejections stay.
+    pub fn map<F>(self, convert: impl FnOnce(E) -> F) -> PipelineError<F, K> {
+        match self {
+            Self::Inner(error) => PipelineError::Inner(convert(error)),
+            Self::Timeout(late) => PipelineError::Timeout(late),
+            Self::Open(open) => PipelineError::Open(open),
+            Self::RateLimited(limited) => PipelineError::RateLimited(limited),
+            Self::PermitLimitExceeded(over) => PipelineError::PermitLimitExceeded(over),
+        }
+    }
+
     /// The same error in a larger set of kinds, usually [`AnyRejection`]: what signatures can name.
     pub fn widen<L: Kinds>(self) -> PipelineError<E, L>
     where
