@@ -8,8 +8,8 @@ use crate::{breaker::Outcome, deadline};
 /// Judges the answers of a pipeline's calls: breakers count by it, retries go by it.
 ///
 /// It sees what the call itself returned, an attempt at a time. The pipeline's own rejections are judged by fixed rules: an
-/// attempt out of time is a failure and may be retried; a budget spent outside, and a refusal by a layer further in, say
-/// nothing about the dependency.
+/// attempt out of time as [`timed_out`](Self::timed_out) says; a budget spent outside, and a refusal by a layer further in,
+/// say nothing about the dependency.
 ///
 /// ```
 /// use resilience::pipeline::{Classify, Verdict};
@@ -35,6 +35,12 @@ use crate::{breaker::Outcome, deadline};
 pub trait Classify<T, E>: Send + Sync {
     /// The verdict on one answer. Called once per attempt and layer that asks; it should be cheap.
     fn classify(&self, answer: Result<&T, &E>) -> Verdict;
+
+    /// The verdict on an attempt that ran out of its own time. Default: a failure that may be retried, which it may not be
+    /// where nobody knows what became of it.
+    fn timed_out(&self) -> Verdict {
+        Verdict::failure().retryable()
+    }
 }
 
 /// What an answer says.
@@ -142,7 +148,7 @@ pub(super) fn judge<T, E, K: Kinds>(
         Err(PipelineError::Inner(error)) => classifier.classify(Err(error)),
         // The budget around the asking layer has run out too, and so did not leave the dependency its time.
         Err(PipelineError::Timeout(_)) if is_spent() => Verdict::neutral(),
-        Err(PipelineError::Timeout(_)) => Verdict::failure().retryable(),
+        Err(PipelineError::Timeout(_)) => classifier.timed_out(),
         Err(PipelineError::Open(_) | PipelineError::RateLimited(_) | PipelineError::PermitLimitExceeded(_)) => {
             Verdict::neutral()
         }

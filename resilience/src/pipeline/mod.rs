@@ -53,6 +53,8 @@ mod classify;
 mod context;
 mod error;
 mod fallback;
+#[cfg(feature = "reqwest")]
+pub mod http;
 mod kinds;
 mod layer;
 mod rate_limit;
