@@ -13,7 +13,7 @@ use loom::{
 use self::{
     config::{BreakerConfig, RateWindow},
     event::{Outcome, State},
-    state::{Machine, Ticket},
+    state::{Entry, Machine, Ticket},
 };
 
 #[allow(dead_code, unreachable_pub, reason = "only the nanoseconds of a duration are needed")]
@@ -127,12 +127,12 @@ fn probes_that_answer_at_once_admit_no_third() {
         let probes = together(3, {
             let machine = machine.clone();
             move || match machine.admit(|| DUE) {
-                Ok(probe @ Ticket::Probe { .. }) => {
+                Ok(probe) if matches!(probe.entry, Entry::Probe { .. }) => {
                     machine.settle(probe, Outcome::Success, || DUE);
                     1
                 }
                 // The circuit has closed in the meantime, or both slots are taken.
-                Ok(Ticket::Call { .. }) | Err(_) => 0,
+                Ok(_) | Err(_) => 0,
             }
         });
         assert_eq!(probes.into_iter().sum::<usize>(), 2);

@@ -28,13 +28,21 @@ pub(super) struct Machine {
     config: BreakerConfig,
 }
 
-/// What a permit remembers of its admission: `started` is when, if a rule needs it.
+/// What a permit remembers of its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ticket {
+pub(super) struct Ticket {
+    pub(super) entry: Entry,
+    /// When, if a rule needs it.
+    pub(super) started: u64,
+}
+
+/// In which state of the circuit it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
     /// Let in while the circuit was closed.
-    Call { generation: u64, started: u64 },
+    Call { generation: u64 },
     /// Let in while it was half-open.
-    Probe { lease: u64, started: u64 },
+    Probe { lease: u64 },
 }
 
 impl Machine {
@@ -67,11 +75,13 @@ impl Machine {
     #[inline]
     pub(super) fn admit_call(&self, now: impl FnOnce() -> u64) -> Option<Ticket> {
         let word = self.word();
-        (word.state() == State::Closed).then(|| Ticket::Call {
-            generation: word.generation(),
+        (word.state() == State::Closed).then(|| Ticket {
+            entry: Entry::Call {
+                generation: word.generation(),
+            },
             // A rule over slow calls is always tallying: one look at the word spares all others the clock.
             started: if word.is_tallying() && self.config.slow_calls.is_some() {
-                now()
+                read(now)
             } else {
                 0
             },
@@ -90,8 +100,9 @@ impl Machine {
     /// Counts an outcome. The new state, if that changed it: then [`publish`](Self::publish).
     #[inline]
     pub(super) fn settle(&self, ticket: Ticket, outcome: Outcome, now: impl FnOnce() -> u64) -> Option<State> {
-        match ticket {
-            Ticket::Call { generation, started } => {
+        let Ticket { entry, started } = ticket;
+        match entry {
+            Entry::Call { generation } => {
                 let word = self.word();
                 // A success that finds nothing to do here is ordered before any failure that sets the mark later.
                 let idle = match outcome {
@@ -104,7 +115,7 @@ impl Machine {
                 }
                 self.settle_call(generation, started, outcome == Outcome::Failure, now)
             }
-            Ticket::Probe { lease, started } => self.settle_probe(lease, started, outcome, now()),
+            Entry::Probe { lease } => self.settle_probe(lease, started, outcome, now()),
         }
     }
 
@@ -131,8 +142,10 @@ impl Machine {
         let gate = self.gate.load(Ordering::Relaxed);
         match word.state() {
             State::Closed => {
-                return Ok(Ticket::Call {
-                    generation: word.generation(),
+                return Ok(Ticket {
+                    entry: Entry::Call {
+                        generation: word.generation(),
+                    },
                     started: now,
                 });
             }
@@ -144,7 +157,10 @@ impl Machine {
         let lease = inner.probes.lease(now, expires);
         self.gate.store(inner.probes.free_at(), Ordering::Relaxed);
         match lease {
-            Some(lease) => Ok(Ticket::Probe { lease, started: now }),
+            Some(lease) => Ok(Ticket {
+                entry: Entry::Probe { lease },
+                started: now,
+            }),
             None => Err(CircuitOpen::new(None)),
         }
     }
@@ -270,6 +286,13 @@ impl Machine {
         // A panic under the lock leaves at worst a count that is off by one: no reason to take every caller down.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Out of line: most breakers never need it, and theirs is the path that should stay short.
+#[cold]
+#[inline(never)]
+fn read(now: impl FnOnce() -> u64) -> u64 {
+    now()
 }
 
 /// The turn of one thread to publish, until it drops.
