@@ -42,6 +42,7 @@ pub mod body;
 pub mod breaker;
 pub mod client;
 pub mod clock;
+pub mod concurrency;
 pub mod deadline;
 pub mod guard;
 pub mod lockout;
