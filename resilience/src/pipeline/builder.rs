@@ -4,6 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use super::{
     Pipeline,
+    bulkhead::Bulkhead,
     circuit::Breaker,
     classify::{AnyError, ClassifyBy, Verdict},
     context::Context,
@@ -14,7 +15,10 @@ use super::{
     retry::{Retries, Retry},
     timeout::Deadline,
 };
-use crate::breaker::CircuitBreaker;
+use crate::{
+    breaker::CircuitBreaker,
+    concurrency::{ConcurrencyLimit, Priority},
+};
 
 /// The layers of a [`Pipeline`], in the order in which they are written: the first is the outermost.
 ///
@@ -97,6 +101,49 @@ impl<L, C: Clone> Builder<L, C> {
     pub fn breaker(self, breaker: CircuitBreaker) -> Builder<Stack<L, Breaker<C>>, C> {
         let classifier = self.classifier.clone();
         self.layer(Breaker::new(breaker, classifier))
+    }
+
+    /// Bounds the calls in flight inside it. Priority is the [`Priority`] in the call's [`Context`], or the default.
+    ///
+    /// A call for which there is no place waits in the limit's queue, if it has one, and not beyond the budget around it.
+    /// Rejects with [`Overloaded`](crate::concurrency::Overloaded), or with
+    /// [`DeadlineExceeded`](crate::deadline::DeadlineExceeded) when that budget ended the wait.
+    #[must_use]
+    pub fn bulkhead(self, limit: ConcurrencyLimit) -> Builder<Stack<L, Bulkhead>, C> {
+        self.layer(Bulkhead::new(limit))
+    }
+
+    /// [`bulkhead`](Self::bulkhead) with a priority that is taken from anything else in the [`Context`].
+    ///
+    /// ```
+    /// use resilience::{
+    ///     concurrency::{ConcurrencyConfig, ConcurrencyLimit, Priority},
+    ///     pipeline::{Context, Pipeline},
+    /// };
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = ConcurrencyLimit::new("payments", ConcurrencyConfig::new(16).with_queue(32))?;
+    /// let pipeline = Pipeline::builder()
+    ///     .bulkhead_by(limit, |context| match context.request() {
+    ///         Some(request) if request.uri.path().starts_with("/checkout") => Priority::Critical,
+    ///         _ => Priority::Default,
+    ///     })
+    ///     .build();
+    ///
+    /// let request = poem::Request::builder().uri_str("/checkout/7").finish();
+    /// let context = Context::of_request(&request);
+    /// let paid = pipeline.call_with(&context, || async { Ok::<_, std::io::Error>(()) }).await;
+    /// assert!(paid.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn bulkhead_by<F>(self, limit: ConcurrencyLimit, priority: F) -> Builder<Stack<L, Bulkhead<F>>, C>
+    where
+        F: Fn(&Context) -> Priority + Send + Sync,
+    {
+        self.layer(Bulkhead::by(limit, priority))
     }
 
     /// Refuses calls over the limit, all on one count. Never waits.

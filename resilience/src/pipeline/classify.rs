@@ -149,9 +149,12 @@ pub(super) fn judge<T, E, K: Kinds>(
         // The budget around the asking layer has run out too, and so did not leave the dependency its time.
         Err(PipelineError::Timeout(_)) if is_spent() => Verdict::neutral(),
         Err(PipelineError::Timeout(_)) => classifier.timed_out(),
-        Err(PipelineError::Open(_) | PipelineError::RateLimited(_) | PipelineError::PermitLimitExceeded(_)) => {
-            Verdict::neutral()
-        }
+        Err(
+            PipelineError::Open(_)
+            | PipelineError::Overloaded(_)
+            | PipelineError::RateLimited(_)
+            | PipelineError::PermitLimitExceeded(_),
+        ) => Verdict::neutral(),
     }
 }
 

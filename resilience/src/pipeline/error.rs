@@ -8,7 +8,7 @@ use super::{
     kinds::{AnyRejection, Kinds},
     rate_limit::{PermitLimitExceeded, RateLimited},
 };
-use crate::error::Error;
+use crate::{concurrency::Overloaded, error::Error};
 
 /// Why a pipeline gave no value.
 ///
@@ -41,6 +41,7 @@ use crate::error::Error;
 /// | `Inner` | none | none |
 /// | `Timeout` | `timeout` | 504 |
 /// | `Open` | `circuit_open` | 503 |
+/// | `Overloaded` | `overloaded` | 503 |
 /// | `RateLimited` | `rate_limited` | 429 |
 /// | `PermitLimitExceeded` | `permit_limit_exceeded` | 429 |
 pub enum PipelineError<E, K: Kinds = AnyRejection> {
@@ -50,6 +51,8 @@ pub enum PipelineError<E, K: Kinds = AnyRejection> {
     Timeout(K::Timeout),
     /// The breaker refused.
     Open(K::Open),
+    /// All places of the bulkhead were taken.
+    Overloaded(K::Overloaded),
     /// The rate limit refused; later it would admit the call.
     RateLimited(K::RateLimited),
     /// The call costs more than the rate limit ever admits at once.
@@ -72,6 +75,7 @@ impl<E, K: Kinds> PipelineError<E, K> {
             Self::Inner(_) => return None,
             Self::Timeout(_) => "timeout",
             Self::Open(_) => "circuit_open",
+            Self::Overloaded(_) => "overloaded",
             Self::RateLimited(_) => "rate_limited",
             Self::PermitLimitExceeded(_) => "permit_limit_exceeded",
         })
@@ -83,7 +87,7 @@ impl<E, K: Kinds> PipelineError<E, K> {
         Some(match self {
             Self::Inner(_) => return None,
             Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Open(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Open(_) | Self::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::RateLimited(_) | Self::PermitLimitExceeded(_) => StatusCode::TOO_MANY_REQUESTS,
         })
     }
@@ -93,6 +97,7 @@ impl<E, K: Kinds> PipelineError<E, K> {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Open(open) => open.clone().into().retry_after(),
+            Self::Overloaded(full) => Some(full.clone().into().retry_after()),
             Self::RateLimited(limited) => Some(limited.clone().into().retry_after()),
             Self::Inner(_) | Self::Timeout(_) | Self::PermitLimitExceeded(_) => None,
         }
@@ -104,6 +109,7 @@ impl<E, K: Kinds> PipelineError<E, K> {
             Self::Inner(error) => PipelineError::Inner(convert(error)),
             Self::Timeout(late) => PipelineError::Timeout(late),
             Self::Open(open) => PipelineError::Open(open),
+            Self::Overloaded(full) => PipelineError::Overloaded(full),
             Self::RateLimited(limited) => PipelineError::RateLimited(limited),
             Self::PermitLimitExceeded(over) => PipelineError::PermitLimitExceeded(over),
         }
@@ -114,6 +120,7 @@ impl<E, K: Kinds> PipelineError<E, K> {
     where
         K::Timeout: Into<L::Timeout>,
         K::Open: Into<L::Open>,
+        K::Overloaded: Into<L::Overloaded>,
         K::RateLimited: Into<L::RateLimited>,
         K::PermitLimit: Into<L::PermitLimit>,
     {
@@ -121,6 +128,7 @@ impl<E, K: Kinds> PipelineError<E, K> {
             Self::Inner(error) => PipelineError::Inner(error),
             Self::Timeout(late) => PipelineError::Timeout(late.into()),
             Self::Open(open) => PipelineError::Open(open.into()),
+            Self::Overloaded(full) => PipelineError::Overloaded(full.into()),
             Self::RateLimited(limited) => PipelineError::RateLimited(limited.into()),
             Self::PermitLimitExceeded(over) => PipelineError::PermitLimitExceeded(over.into()),
         }
@@ -143,6 +151,7 @@ impl<E, K: Kinds> PipelineError<E, K> {
             Self::Inner(error) => return Ok(error),
             Self::Timeout(late) => late.into().into(),
             Self::Open(open) => open.into().into(),
+            Self::Overloaded(full) => full.into().into(),
             Self::RateLimited(limited) => limited.into().into(),
             Self::PermitLimitExceeded(over) => over.into().into(),
         })
@@ -155,6 +164,7 @@ impl<E: fmt::Debug, K: Kinds> fmt::Debug for PipelineError<E, K> {
             Self::Inner(error) => f.debug_tuple("Inner").field(error).finish(),
             Self::Timeout(late) => f.debug_tuple("Timeout").field(late).finish(),
             Self::Open(open) => f.debug_tuple("Open").field(open).finish(),
+            Self::Overloaded(full) => f.debug_tuple("Overloaded").field(full).finish(),
             Self::RateLimited(limited) => f.debug_tuple("RateLimited").field(limited).finish(),
             Self::PermitLimitExceeded(over) => f.debug_tuple("PermitLimitExceeded").field(over).finish(),
         }
@@ -167,6 +177,7 @@ impl<E: Clone, K: Kinds> Clone for PipelineError<E, K> {
             Self::Inner(error) => Self::Inner(error.clone()),
             Self::Timeout(late) => Self::Timeout(late.clone()),
             Self::Open(open) => Self::Open(open.clone()),
+            Self::Overloaded(full) => Self::Overloaded(full.clone()),
             Self::RateLimited(limited) => Self::RateLimited(limited.clone()),
             Self::PermitLimitExceeded(over) => Self::PermitLimitExceeded(over.clone()),
         }
@@ -179,6 +190,7 @@ impl<E, K: Kinds> fmt::Display for PipelineError<E, K> {
             Self::Inner(_) => "the call failed",
             Self::Timeout(_) => "the call ran out of time",
             Self::Open(_) => "the call was refused by a circuit breaker",
+            Self::Overloaded(_) => "the call was refused by a full bulkhead",
             Self::RateLimited(_) => "the call was refused by a rate limit",
             Self::PermitLimitExceeded(_) => "the call costs more than its rate limit admits",
         })
@@ -191,6 +203,7 @@ impl<E: StdError + 'static, K: Kinds> StdError for PipelineError<E, K> {
             Self::Inner(error) => error,
             Self::Timeout(late) => late,
             Self::Open(open) => open,
+            Self::Overloaded(full) => full,
             Self::RateLimited(limited) => limited,
             Self::PermitLimitExceeded(over) => over,
         })
@@ -206,6 +219,7 @@ impl<E: Into<poem::Error>, K: Kinds> From<PipelineError<E, K>> for poem::Error {
             // As themselves, so that a catcher finds them by their own types.
             PipelineError::Timeout(late) => late.into().into(),
             PipelineError::Open(open) => open.into().into(),
+            PipelineError::Overloaded(full) => full.into().into(),
             PipelineError::RateLimited(limited) => limited.into().into(),
             PipelineError::PermitLimitExceeded(over) => over.into().into(),
         }
@@ -216,6 +230,18 @@ impl<E: Into<poem::Error>, K: Kinds> From<PipelineError<E, K>> for poem::Error {
 impl<E: Into<Error>, K: Kinds> From<PipelineError<E, K>> for Error {
     fn from(error: PipelineError<E, K>) -> Self {
         error.split().map_or_else(|rejection| rejection, Into::into)
+    }
+}
+
+impl From<Overloaded> for Error {
+    fn from(full: Overloaded) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "There is more to do than can be done at the moment.",
+        )
+        .with_retry_after(full.retry_after())
+        .with_source(full)
     }
 }
 
@@ -233,6 +259,16 @@ impl From<PermitLimitExceeded> for Error {
             "This call costs more than its limit admits at once.",
         )
         .with_source(over)
+    }
+}
+
+impl ResponseError for Overloaded {
+    fn status(&self) -> StatusCode {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    fn as_response(&self) -> Response {
+        Error::from(self.clone()).as_response()
     }
 }
 

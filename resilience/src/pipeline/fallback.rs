@@ -1,6 +1,6 @@
 //! An answer in place of an error.
 
-use std::{convert::Infallible, future::Future};
+use std::future::Future;
 
 use super::{
     context::Context,
@@ -21,7 +21,7 @@ where
     F: Fn(PipelineError<E>) -> Fut + Send + Sync,
     Fut: Future<Output = Result<T, E>> + Send,
 {
-    type Kinds = Rejections<Infallible, Infallible, Infallible, Infallible>;
+    type Kinds = Rejections;
 
     async fn around(&self, _: &Context, next: &mut impl Next<T, E, K>) -> Result<T, PipelineError<E, Self::Kinds>> {
         match next.run().await {

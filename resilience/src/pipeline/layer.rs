@@ -117,6 +117,7 @@ where
     L: Layer<T, E, K>,
     K::Timeout: Into<<L::Kinds as Kinds>::Timeout>,
     K::Open: Into<<L::Kinds as Kinds>::Open>,
+    K::Overloaded: Into<<L::Kinds as Kinds>::Overloaded>,
     K::RateLimited: Into<<L::Kinds as Kinds>::RateLimited>,
     K::PermitLimit: Into<<L::Kinds as Kinds>::PermitLimit>,
 {

@@ -24,7 +24,7 @@
 //!     Err(PipelineError::Inner(error)) => println!("payments: {error}"),
 //!     Err(PipelineError::Timeout(late)) => println!("{late}"),
 //!     Err(PipelineError::Open(open)) => println!("again in {:?}", open.retry_after()),
-//!     // There is no rate limit in this pipeline, and the compiler knows it.
+//!     // There is no limit in this pipeline, and the compiler knows it.
 //! }
 //! # Ok(())
 //! # }
@@ -38,16 +38,18 @@
 //! |---|---|---|
 //! | `deadline` | the whole call, waits included | each attempt |
 //! | `breaker` | counts calls | counts attempts, and stops them in the midst of a call |
+//! | `bulkhead` | holds its place through the waits | holds a place for each attempt |
 //! | `rate_limit` | counts calls | counts attempts: what the dependency sees |
 //! | `fallback` | answers for the call | answers for an attempt, which is then not retried |
 //!
-//! An order that serves most calls: `fallback`, `deadline`, `retry`, `breaker`, `rate_limit`, `deadline`.
+//! An order that serves most calls: `fallback`, `deadline`, `rate_limit`, `retry`, `breaker`, `bulkhead`, `deadline`.
 //!
 //! # Cost
 //!
 //! Layers are a type: no allocation, no dynamic call, no task. A layer that needs no clock reads none.
 
 mod builder;
+mod bulkhead;
 mod circuit;
 mod classify;
 mod context;
@@ -68,12 +70,15 @@ use std::{fmt, future::Future, sync::Arc};
 use self::layer::Call;
 pub use self::{
     builder::Builder,
+    bulkhead::Bulkhead,
     circuit::Breaker,
     classify::{AnyError, Classify, ClassifyBy, Verdict},
     context::Context,
     error::PipelineError,
     fallback::{Fallback, Recover},
-    kinds::{AnyRejection, Kinds, OrCostLimited, OrOpen, OrRateLimited, OrTimeout, Rejection, Rejections},
+    kinds::{
+        AnyRejection, Kinds, OrCostLimited, OrOpen, OrOverloaded, OrRateLimited, OrTimeout, Rejection, Rejections,
+    },
     layer::{Layer, Next, Stack, Start},
     rate_limit::{Claim, LimitError, PermitLimitExceeded, RateLimit, RateLimitBy, RateLimited, RateLimiter},
     retry::{Retries, Retry, RetryBudget},

@@ -31,7 +31,7 @@ use crate::deadline;
 /// - the wait would not end before the deadline around it ([`deadline::remaining`]), or `Retry-After` asks for more than
 ///   10 s.
 ///
-/// An attempt that ran out of its own time is retried. What a layer further in refused (an open circuit, a rate limit) is
+/// An attempt that ran out of its own time is retried. What a layer further in refused (an open circuit, a full bulkhead, a rate limit) is
 /// not, unless [`with_rejections`](Self::with_rejections) says so: asking at once again would only be refused again.
 ///
 /// ```
@@ -147,7 +147,9 @@ impl Retry {
         result: &Result<T, PipelineError<E, K>>,
     ) -> Verdict {
         match result {
-            Err(error @ (PipelineError::Open(_) | PipelineError::RateLimited(_))) if self.rejections => {
+            Err(error @ (PipelineError::Open(_) | PipelineError::Overloaded(_) | PipelineError::RateLimited(_)))
+                if self.rejections =>
+            {
                 let verdict = Verdict::neutral().retryable();
                 error
                     .retry_after()

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     breaker::{BreakerConfig, CircuitBreaker, Outcome, State},
+    concurrency::{ConcurrencyConfig, ConcurrencyLimit},
     deadline,
     pipeline::{Pipeline, PipelineError, Retry, Verdict},
 };
@@ -34,8 +35,13 @@ async fn due() -> CircuitBreaker {
     breaker
 }
 
+/// A limit with one place.
+fn one_place() -> ConcurrencyLimit {
+    ConcurrencyLimit::new("test", ConcurrencyConfig::new(1).with_queue(1)).unwrap()
+}
+
 /// Everything around a call that sleeps, fails once and then answers.
-async fn everything(breaker: CircuitBreaker) -> Result<u32, PipelineError<u32>> {
+async fn everything(breaker: CircuitBreaker, limit: ConcurrencyLimit) -> Result<u32, PipelineError<u32>> {
     let pipeline = Pipeline::builder()
         .classify_by(|answer: Result<&u32, &u32>| match answer {
             Ok(_) => Verdict::success(),
@@ -44,6 +50,7 @@ async fn everything(breaker: CircuitBreaker) -> Result<u32, PipelineError<u32>> 
         .deadline(millis(100))
         .breaker(breaker)
         .retry(Retry::new(2).with_base_delay(Duration::ZERO))
+        .bulkhead(limit)
         .deadline(millis(20))
         .build();
     let mut attempts = 0;
@@ -62,10 +69,12 @@ async fn everything(breaker: CircuitBreaker) -> Result<u32, PipelineError<u32>> 
 
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_at_any_time_leaves_the_probe_s_slot() {
+    let limit = one_place();
     let mut dropped = 0;
     for after in 0..40 {
         let breaker = due().await;
-        let ended = timeout(millis(after), everything(breaker.clone())).await;
+        let ended = timeout(millis(after), everything(breaker.clone(), limit.clone())).await;
+        assert_eq!((limit.in_flight(), limit.queued()), (0, 0));
         match ended {
             Ok(answer) => {
                 assert_eq!(answer.unwrap(), 7);
@@ -102,13 +111,15 @@ async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_at_any_await_leaves_the_probe_s_slot() {
+    let limit = one_place();
     let mut polls = 0;
     loop {
         let breaker = due().await;
-        if let Some(answer) = polled(everything(breaker.clone()), polls).await {
+        if let Some(answer) = polled(everything(breaker.clone(), limit.clone()), polls).await {
             assert_eq!(answer.unwrap(), 7);
             break;
         }
+        assert_eq!((limit.in_flight(), limit.queued()), (0, 0));
         // A call that was never polled has not asked yet.
         assert_ne!(breaker.state(), State::Closed);
         breaker.try_acquire().expect("the slot is free").success();
@@ -120,9 +131,11 @@ async fn a_call_dropped_at_any_await_leaves_the_probe_s_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_out_of_time_blames_nobody() {
+    let limit = one_place();
     for budget in 1..29 {
         let breaker = due().await;
-        let ended = deadline::scope(millis(budget), everything(breaker.clone())).await;
+        let ended = deadline::scope(millis(budget), everything(breaker.clone(), limit.clone())).await;
+        assert_eq!(limit.in_flight(), 0);
         assert!(!matches!(ended, Ok(Ok(_))));
         assert_ne!(breaker.state(), State::Open, "at {budget}");
         breaker.try_acquire().expect("the slot is free").success();
@@ -131,10 +144,11 @@ async fn a_request_out_of_time_blames_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_call_or_in_the_classifier_leaves_the_probe_s_slot() {
-    let breaker = due().await;
+    let (breaker, limit) = (due().await, one_place());
     let pipeline = Pipeline::builder()
         .retry(2)
         .breaker(breaker.clone())
+        .bulkhead(limit.clone())
         .deadline(OPEN_FOR)
         .build();
     let answer = pipeline.call(|| async {
@@ -145,7 +159,7 @@ async fn a_panic_in_the_call_or_in_the_classifier_leaves_the_probe_s_slot() {
         Ok::<_, u32>(())
     });
     assert!(AssertUnwindSafe(answer).catch_unwind().await.is_err());
-    assert_eq!(breaker.state(), State::HalfOpen);
+    assert_eq!((breaker.state(), limit.in_flight()), (State::HalfOpen, 0));
 
     let classifier = |_: Result<&(), &u32>| -> Verdict { panic!("the classifier") };
     let pipeline = Pipeline::builder()
@@ -163,6 +177,21 @@ async fn a_panic_in_the_call_or_in_the_classifier_leaves_the_probe_s_slot() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_call_that_leaves_the_queue_of_a_bulkhead_leaves_its_place() {
+    let limit = one_place();
+    let pipeline = Pipeline::builder().bulkhead(limit.clone()).build();
+    let quick = || pipeline.call(|| async { Ok::<_, u32>(7) });
+    let holder = limit.try_acquire(Default::default()).unwrap();
+    for _ in 0..3 {
+        assert!(polled(quick(), 1).await.is_none());
+        assert_eq!(limit.queued(), 0);
+    }
+    let (waited, ()) = tokio::join!(quick(), async { drop(holder) });
+    assert_eq!(waited.unwrap(), 7);
+    assert_eq!((limit.in_flight(), limit.queued()), (0, 0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_move_between_threads_and_are_dropped_there() {
     let config = BreakerConfig::default().with_failures_in_a_row(1_000);
@@ -170,8 +199,9 @@ async fn calls_move_between_threads_and_are_dropped_there() {
     let pipeline = Pipeline::builder()
         .deadline(Duration::from_secs(60))
         .retry(Retry::new(3).with_base_delay(Duration::ZERO))
-        .breaker(breaker.clone())
-        .build();
+        .breaker(breaker.clone());
+    let limit = ConcurrencyLimit::new("test", ConcurrencyConfig::new(3).with_queue(500)).unwrap();
+    let pipeline = pipeline.bulkhead(limit.clone()).build();
     let started = Instant::now();
     let tasks: Vec<_> = (0..200_u64)
         .map(|nth| {
@@ -195,10 +225,12 @@ async fn calls_move_between_threads_and_are_dropped_there() {
             Some(Ok(value)) => assert_eq!(value, nth as u64),
             // Dropped, or without a token for a retry.
             Some(Err(PipelineError::Inner(value))) => assert_eq!(value, nth as u64),
+            Some(Err(PipelineError::Overloaded(_))) => {}
             Some(Err(other)) => panic!("{other:?}"),
             None => {}
         }
     }
     assert_eq!(breaker.state(), State::Closed);
+    assert_eq!((limit.in_flight(), limit.queued()), (0, 0));
     assert!(started.elapsed() < Duration::from_secs(60));
 }

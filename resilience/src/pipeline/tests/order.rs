@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     Algorithm, Limit,
     breaker::{BreakerConfig, CircuitBreaker, Outcome},
+    concurrency::{ConcurrencyConfig, ConcurrencyLimit},
     deadline,
     pipeline::{
         Builder, Classify, Layer, Pipeline, PipelineError, RateLimiter, Rejections, Retry, RetryBudget, Stack, Verdict,
@@ -51,6 +52,7 @@ enum Kind {
     Retry,
     Breaker,
     RateLimit,
+    Bulkhead,
     Fallback,
 }
 
@@ -152,6 +154,8 @@ impl Model {
                 self.taken[depth] += 1;
                 self.run(depth + 1, now, budget)
             }
+            // Calls come one after another: there is always a place, if every one was given back.
+            Kind::Bulkhead => self.run(depth + 1, now, budget),
             Kind::Fallback => match self.run(depth + 1, now, budget) {
                 (at, Some(Ended::Error(_) | Ended::Rejected(_))) => (at, Some(Ended::Value(FALLBACK))),
                 ended => ended,
@@ -280,6 +284,10 @@ mod add {
         builder.rate_limit(RateLimiter::local("order", limit).expect("valid"))
     }
 
+    pub(super) fn bulkhead<L>(builder: Builder<L, Scripted>, _: u32) -> Added<L, crate::pipeline::Bulkhead> {
+        builder.bulkhead(ConcurrencyLimit::new("order", ConcurrencyConfig::new(1)).expect("valid"))
+    }
+
     pub(super) fn fallback<L>(
         builder: Builder<L, Scripted>,
         _: u32,
@@ -300,6 +308,9 @@ macro_rules! kind {
     };
     (breaker) => {
         Kind::Breaker
+    };
+    (bulkhead) => {
+        Kind::Bulkhead
     };
     (rate_limit) => {
         Kind::RateLimit
@@ -333,6 +344,12 @@ stacks![
     [breaker],
     [rate_limit],
     [fallback],
+    [bulkhead],
+    [bulkhead, deadline],
+    [deadline, bulkhead, retry],
+    [retry, bulkhead, deadline],
+    [deadline, retry, breaker, bulkhead, deadline],
+    [fallback, deadline, retry, breaker, bulkhead, deadline],
     [deadline, retry],
     [retry, deadline],
     [retry, breaker],

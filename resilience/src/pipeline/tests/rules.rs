@@ -17,6 +17,7 @@ use crate::{
     Error, Limit,
     breaker::{BreakerConfig, CircuitBreaker, CircuitOpen, State},
     clock::Clock,
+    concurrency::{ConcurrencyConfig, ConcurrencyLimit, Overloaded, Priority, Shed},
     deadline::{self, DeadlineExceeded},
     pipeline::{
         AnyRejection, Claim, Context, LimitError, PermitLimitExceeded, Pipeline, PipelineError, RateLimited,
@@ -293,6 +294,64 @@ async fn a_refusal_from_inside_is_final_unless_asked_otherwise() {
     assert_eq!(started.elapsed().as_secs(), 5, "after the open time");
 }
 
+fn limit_of_one(queue: u32) -> ConcurrencyLimit {
+    let config = ConcurrencyConfig::new(1)
+        .with_queue(queue)
+        .with_queue_timeout(millis(100));
+    ConcurrencyLimit::new("test", config).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_bulkhead_refuses_and_a_spent_budget_is_no_overload() {
+    let limit = limit_of_one(4);
+    let _holder = limit.try_acquire(Priority::Default).unwrap();
+    let pipeline = Pipeline::builder().bulkhead(limit.clone()).build();
+    let call = || pipeline.call(|| ready(Ok::<_, Failed>(())));
+    let Err(PipelineError::Overloaded(full)) = call().await else {
+        panic!("no place in 100 ms");
+    };
+    assert_eq!(full.reason(), Shed::QueueTimeout);
+    for budget in [20, 99] {
+        let ended = deadline::scope(millis(budget), call()).await;
+        assert!(matches!(
+            ended,
+            Ok(Err(PipelineError::Timeout(_))) | Err(DeadlineExceeded)
+        ));
+    }
+    let full = Pipeline::builder().retry(3).bulkhead(limit_of_one(0)).build();
+    let inside = full.call(|| async {
+        let refused = full.call(|| ready(Ok::<(), Failed>(()))).await;
+        assert!(matches!(&refused, Err(PipelineError::Overloaded(full)) if full.reason() == Shed::QueueFull));
+        Ok::<_, Failed>(())
+    });
+    assert!(inside.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_priority_of_the_context_decides_who_is_next() {
+    let limit = limit_of_one(8);
+    let holder = limit.try_acquire(Priority::Default).unwrap();
+    let pipeline = Pipeline::builder().bulkhead(limit.clone()).build();
+    let served = std::sync::Mutex::new(Vec::new());
+    let call = |priority: Option<Priority>| {
+        let context = priority.map_or_else(Context::new, |priority| Context::new().with(priority));
+        let (pipeline, served) = (&pipeline, &served);
+        async move {
+            let answer = pipeline.call_with(&context, || {
+                served.lock().unwrap().push(priority);
+                ready(Ok::<_, Failed>(()))
+            });
+            answer.await.unwrap();
+        }
+    };
+    let (background, critical) = (Some(Priority::Background), Some(Priority::Critical));
+    tokio::join!(call(background), call(None), call(critical), async {
+        tokio::task::yield_now().await;
+        drop(holder);
+    });
+    assert_eq!(*served.lock().unwrap(), [critical, None, background]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_fallback_answers_for_what_is_inside_it_alone() {
     let down = Down::default();
@@ -385,6 +444,9 @@ fn a_limiter_waits_for_its_window() {
 /// One of each rejection, as any pipeline can give it.
 fn rejections() -> Vec<(PipelineError<Failed>, &'static str, StatusCode)> {
     let open = open_breaker().try_acquire().unwrap_err();
+    let bulkhead = limit_of_one(0);
+    let _holder = bulkhead.try_acquire(Priority::Default).unwrap();
+    let full = bulkhead.try_acquire(Priority::Default).unwrap_err();
     let limits = limiter(1);
     limits.try_acquire("a").unwrap();
     let limited = match limits.try_acquire("a").unwrap_err() {
@@ -407,6 +469,11 @@ fn rejections() -> Vec<(PipelineError<Failed>, &'static str, StatusCode)> {
             StatusCode::SERVICE_UNAVAILABLE,
         ),
         (
+            PipelineError::Overloaded(full),
+            "overloaded",
+            StatusCode::SERVICE_UNAVAILABLE,
+        ),
+        (
             PipelineError::RateLimited(limited),
             "rate_limited",
             StatusCode::TOO_MANY_REQUESTS,
@@ -422,6 +489,7 @@ fn rejections() -> Vec<(PipelineError<Failed>, &'static str, StatusCode)> {
 fn is_rejection(error: &(dyn StdError + 'static)) -> bool {
     error.is::<DeadlineExceeded>()
         || error.is::<CircuitOpen>()
+        || error.is::<Overloaded>()
         || error.is::<RateLimited>()
         || error.is::<PermitLimitExceeded>()
 }
