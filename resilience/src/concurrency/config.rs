@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use super::adaptive::Adaptive;
+
 /// The largest limit, in requests in flight.
 pub const MAX_LIMIT: u32 = 1 << 20;
 
@@ -29,6 +31,7 @@ pub struct ConcurrencyConfig {
     pub(super) limit: u32,
     pub(super) queue: u32,
     pub(super) queue_timeout: Duration,
+    pub(super) adaptive: Option<Adaptive>,
 }
 
 impl ConcurrencyConfig {
@@ -39,6 +42,7 @@ impl ConcurrencyConfig {
             limit,
             queue: 0,
             queue_timeout: Duration::from_millis(100),
+            adaptive: None,
         }
     }
 
@@ -55,6 +59,15 @@ impl ConcurrencyConfig {
     #[must_use]
     pub const fn with_queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = timeout;
+        self
+    }
+
+    /// Lets the limit follow the latency that is measured, up to the limit given. Default: it stays as it is.
+    ///
+    /// Somebody has to measure: see [`Slot::served`](super::Slot::served).
+    #[must_use]
+    pub const fn with_adaptive(mut self, adaptive: Adaptive) -> Self {
+        self.adaptive = Some(adaptive);
         self
     }
 
@@ -79,7 +92,11 @@ impl ConcurrencyConfig {
             self.queue_timeout <= MAX_QUEUE_TIMEOUT,
             "queue_timeout",
             "must be at most 10 minutes",
-        )
+        )?;
+        match &self.adaptive {
+            Some(adaptive) => adaptive.validate(self.limit),
+            None => Ok(()),
+        }
     }
 }
 

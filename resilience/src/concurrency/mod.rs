@@ -47,8 +47,10 @@ use crate::{
     deadline,
 };
 
+mod adaptive;
 mod config;
 mod error;
+mod estimator;
 mod priority;
 mod semaphore;
 mod slot;
@@ -58,6 +60,7 @@ mod sync;
 mod tests;
 
 pub use self::{
+    adaptive::Adaptive,
     config::{ConcurrencyConfig, ConfigError, MAX_LIMIT, MAX_QUEUE, MAX_QUEUE_TIMEOUT},
     error::{Overloaded, Shed, ShedCounts},
     priority::{Priority, UnknownPriority},
@@ -105,7 +108,7 @@ impl ConcurrencyLimit {
         &self.shared.name
     }
 
-    /// How many may be in flight, as it is now.
+    /// How many may be in flight: what was configured, or less while an adaptive limit is below that.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.shared.semaphore.with(|state| state.limit())
@@ -241,7 +244,7 @@ impl ConcurrencyLimit {
         Self {
             shared: Arc::new(Shared {
                 name,
-                semaphore: Semaphore::new(config.limit, config.queue),
+                semaphore: Semaphore::new(config.limit, config.queue, config.adaptive),
                 config,
                 clock,
             }),

@@ -3,6 +3,7 @@
 use std::task::{Poll, Waker};
 
 use super::{
+    adaptive::Adaptive,
     error::Shed,
     priority::Priority,
     state::{Answer, Arrival, State, Ticket},
@@ -25,9 +26,9 @@ pub(super) struct Waiting<'a, N: Fn() -> u64> {
 }
 
 impl Semaphore {
-    pub(super) fn new(limit: u32, queue: u32) -> Self {
+    pub(super) fn new(limit: u32, queue: u32, adaptive: Option<Adaptive>) -> Self {
         Self {
-            state: Mutex::new(State::new(limit, queue)),
+            state: Mutex::new(State::new(limit, queue, adaptive)),
         }
     }
 

@@ -10,7 +10,9 @@ use std::{
 };
 
 use super::{
+    adaptive::Adaptive,
     error::{Shed, ShedCounts},
+    estimator::{Estimator, Sample},
     priority::Priority,
 };
 
@@ -42,6 +44,8 @@ pub(super) struct State {
     answers: BTreeMap<Ticket, Answer>,
     arrivals: u64,
     shed: ShedCounts,
+    /// What moves the limit; `None` if nothing does.
+    estimator: Option<Box<Estimator>>,
     aside: Aside,
 }
 
@@ -62,9 +66,11 @@ pub(super) struct Aside {
 }
 
 impl State {
-    pub(super) fn new(limit: u32, queue: u32) -> Self {
+    /// `limit` is the ceiling of an adaptive one.
+    pub(super) fn new(limit: u32, queue: u32, adaptive: Option<Adaptive>) -> Self {
+        let estimator = adaptive.map(|config| Box::new(Estimator::new(config, limit)));
         Self {
-            limit,
+            limit: estimator.as_ref().map_or(limit, |estimator| estimator.limit()),
             in_flight: 0,
             queue,
             line: BTreeMap::new(),
@@ -72,6 +78,7 @@ impl State {
             answers: BTreeMap::new(),
             arrivals: 0,
             shed: ShedCounts::default(),
+            estimator,
             aside: Aside::default(),
         }
     }
@@ -173,6 +180,20 @@ impl State {
         debug_assert!(self.in_flight > 0, "a place was given back twice");
         self.in_flight -= 1;
         self.hand_on(now);
+    }
+
+    /// One in flight has done its work, and keeps its place for now. Moves the limit, if it is adaptive.
+    pub(super) fn sample(&mut self, started: u64, ended: u64, failed: bool) {
+        if let Some(estimator) = &mut self.estimator {
+            estimator.record(Sample {
+                started,
+                ended,
+                failed,
+                in_flight: self.in_flight,
+            });
+            let limit = estimator.limit();
+            self.set_limit(limit, || ended);
+        }
     }
 
     /// A smaller limit lets those in flight finish, a larger one lets waiters in.

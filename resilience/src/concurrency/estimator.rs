@@ -1,0 +1,215 @@
+//! The adaptive limit: what it makes of each sample. Pure; the algorithm is described at [`Adaptive`].
+
+use super::adaptive::Adaptive;
+use crate::clock::nanos;
+
+/// Shorter latencies count as this long, in nanoseconds: below, it is the scheduler that is measured.
+const SHORTEST: u64 = 100_000;
+/// How much a probe must gain for the next halving: less is noise.
+const GAIN: f64 = 0.8;
+/// Growth per window, as a share of the limit, and at least one place.
+const GROWTH: f64 = 0.1;
+/// What is left of the limit when requests fail, and the share of a window that must have failed.
+const BACK_OFF: f64 = 0.7;
+const FAILING: usize = 10;
+/// How many windows lie between two probes, and before the first.
+const WINDOWS_BETWEEN_PROBES: u32 = 50;
+const WINDOWS_BEFORE_FIRST: u32 = 8;
+
+/// The end of one request's service. Times are nanoseconds of one clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) started: u64,
+    pub(super) ended: u64,
+    /// It says that there was too much to do: a timeout.
+    pub(super) failed: bool,
+    /// Places taken at the end of it, its own among them.
+    pub(super) in_flight: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Estimator {
+    floor: f64,
+    ceiling: f64,
+    tolerance: f64,
+    probe_every: u64,
+    limit: f64,
+    /// The median latency of a service that is little used; `None` before the first window.
+    baseline: Option<f64>,
+    /// Until the first sign of overload the limit doubles.
+    slow_start: bool,
+    probe: Option<Probe>,
+    probed_at: Option<u64>,
+    windows: u32,
+    window: Window,
+    /// Failures of requests that started before are the same overload, which has been answered.
+    backed_off_at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// The limit before it.
+    restore: f64,
+    /// The lowest median so far; `None` in its first window.
+    lowest: Option<f64>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    /// When the present limit came into force.
+    since: u64,
+    latencies: Vec<u64>,
+    failures: usize,
+    /// The most places that were taken.
+    peak: u32,
+}
+
+impl Estimator {
+    pub(super) fn new(config: Adaptive, ceiling: u32) -> Self {
+        Self {
+            floor: f64::from(config.floor),
+            ceiling: f64::from(ceiling),
+            tolerance: config.tolerance,
+            probe_every: nanos(config.probe_every),
+            limit: f64::from(config.initial.clamp(config.floor, ceiling)),
+            baseline: None,
+            slow_start: true,
+            probe: None,
+            probed_at: None,
+            windows: 0,
+            window: Window::default(),
+            backed_off_at: 0,
+        }
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        // Between floor and ceiling, which are whole.
+        self.limit as u32
+    }
+
+    pub(super) fn record(&mut self, sample: Sample) {
+        self.follow(sample.ended);
+        self.window.peak = self.window.peak.max(sample.in_flight);
+        if sample.failed {
+            self.window.failures += usize::from(sample.started >= self.backed_off_at);
+            if self.window.failures > self.window_size() / FAILING {
+                self.back_off(sample.ended);
+            }
+        } else if sample.started >= self.window.since {
+            let latency = sample.ended.saturating_sub(sample.started).max(SHORTEST);
+            self.window.latencies.push(latency);
+            if self.window.latencies.len() >= self.window_size() {
+                self.end_window(sample.ended);
+            }
+        }
+    }
+
+    /// Enough for a median that means something, and some for each place, so that all take part.
+    fn window_size(&self) -> usize {
+        (self.limit as usize * 4).clamp(16, 400)
+    }
+
+    /// A clock that went back must not leave a window that waits for the time to return.
+    fn follow(&mut self, now: u64) {
+        self.window.since = self.window.since.min(now);
+        self.backed_off_at = self.backed_off_at.min(now);
+        self.probed_at = self.probed_at.map(|at| at.min(now));
+    }
+
+    fn end_window(&mut self, now: u64) {
+        let middle = self.window.latencies.len() / 2;
+        let (_, median, _) = self.window.latencies.select_nth_unstable(middle);
+        let median = *median as f64;
+        self.windows = self.windows.saturating_add(1);
+        let limit = match self.probe {
+            Some(probe) => self.probe_on(probe, median, now),
+            None => self.adjust(median, now),
+        };
+        self.set(limit, now);
+    }
+
+    fn adjust(&mut self, median: f64, now: u64) -> f64 {
+        let baseline = match self.baseline {
+            // Half the way: one lucky window shall not set the standard.
+            Some(known) if median < known => f64::midpoint(known, median),
+            Some(known) => known,
+            None => median,
+        };
+        self.baseline = Some(baseline);
+        let peak = f64::from(self.window.peak);
+        let gradient = (self.tolerance * baseline / median).clamp(0.5, 1.0);
+        let mut limit = self.limit;
+        // A limit that is not nearly used has nothing to do with the latency, and grows for nobody.
+        if peak >= limit / 2.0 {
+            let slowed = gradient < 1.0;
+            let growth = match peak >= limit * 0.8 {
+                true if self.slow_start && !slowed => limit,
+                true => (limit * GROWTH).max(1.0),
+                false => 0.0,
+            };
+            limit = limit * gradient + growth;
+            self.slow_start &= !slowed;
+        }
+        if self.probe_is_due(now) {
+            self.probe = Some(Probe {
+                restore: limit,
+                lowest: None,
+            });
+            limit /= 2.0;
+        }
+        limit
+    }
+
+    fn probe_is_due(&self, now: u64) -> bool {
+        match self.probed_at {
+            Some(at) => self.windows >= WINDOWS_BETWEEN_PROBES && now.saturating_sub(at) >= self.probe_every,
+            // The first baseline may have been taken in the middle of an overload.
+            None => !self.slow_start || self.windows >= WINDOWS_BEFORE_FIRST,
+        }
+    }
+
+    /// Goes on halving while it makes the service faster, then takes what was measured for the baseline.
+    fn probe_on(&mut self, probe: Probe, median: f64, now: u64) -> f64 {
+        let known = self.baseline.unwrap_or(median);
+        let best = probe.lowest.unwrap_or(known);
+        if median < best * GAIN && self.limit > self.floor {
+            self.probe = Some(Probe {
+                lowest: Some(median),
+                ..probe
+            });
+            return self.limit / 2.0;
+        }
+        let baseline = probe.lowest.map_or(median, |lowest| lowest.min(median));
+        self.baseline = Some(baseline);
+        self.probe = None;
+        self.probed_at = Some(now);
+        self.windows = 0;
+        if baseline < known * GAIN {
+            // The old limit was built on a wrong baseline: start over from here.
+            self.slow_start = true;
+            (self.limit * 2.0).min(probe.restore)
+        } else {
+            probe.restore
+        }
+    }
+
+    fn back_off(&mut self, now: u64) {
+        let limit = self.probe.take().map_or(self.limit, |probe| probe.restore);
+        self.slow_start = false;
+        self.backed_off_at = now;
+        self.set(limit * BACK_OFF, now);
+    }
+
+    fn set(&mut self, limit: f64, now: u64) {
+        let before = self.limit();
+        self.limit = limit.clamp(self.floor, self.ceiling);
+        let Window { since, latencies, .. } = &mut self.window;
+        let since = if self.limit as u32 == before { *since } else { now };
+        latencies.clear();
+        self.window = Window {
+            since,
+            latencies: std::mem::take(latencies),
+            ..Window::default()
+        };
+    }
+}
