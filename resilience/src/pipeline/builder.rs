@@ -105,12 +105,14 @@ impl<L, C: Clone> Builder<L, C> {
 
     /// Bounds the calls in flight inside it. Priority is the [`Priority`] in the call's [`Context`], or the default.
     ///
-    /// A call for which there is no place waits in the limit's queue, if it has one, and not beyond the budget around it.
+    /// An adaptive limit learns from the answers: the time of a success, and that an attempt ran out of time. A call for
+    /// which there is no place waits in the limit's queue, if it has one, and not beyond the budget around it.
     /// Rejects with [`Overloaded`](crate::concurrency::Overloaded), or with
     /// [`DeadlineExceeded`](crate::deadline::DeadlineExceeded) when that budget ended the wait.
     #[must_use]
-    pub fn bulkhead(self, limit: ConcurrencyLimit) -> Builder<Stack<L, Bulkhead>, C> {
-        self.layer(Bulkhead::new(limit))
+    pub fn bulkhead(self, limit: ConcurrencyLimit) -> Builder<Stack<L, Bulkhead<C>>, C> {
+        let classifier = self.classifier.clone();
+        self.layer(Bulkhead::new(limit, classifier))
     }
 
     /// [`bulkhead`](Self::bulkhead) with a priority that is taken from anything else in the [`Context`].
@@ -139,11 +141,12 @@ impl<L, C: Clone> Builder<L, C> {
     /// # }
     /// ```
     #[must_use]
-    pub fn bulkhead_by<F>(self, limit: ConcurrencyLimit, priority: F) -> Builder<Stack<L, Bulkhead<F>>, C>
+    pub fn bulkhead_by<F>(self, limit: ConcurrencyLimit, priority: F) -> Builder<Stack<L, Bulkhead<C, F>>, C>
     where
         F: Fn(&Context) -> Priority + Send + Sync,
     {
-        self.layer(Bulkhead::by(limit, priority))
+        let classifier = self.classifier.clone();
+        self.layer(Bulkhead::by(limit, classifier, priority))
     }
 
     /// Refuses calls over the limit, all on one count. Never waits.

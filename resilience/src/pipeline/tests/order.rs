@@ -284,7 +284,7 @@ mod add {
         builder.rate_limit(RateLimiter::local("order", limit).expect("valid"))
     }
 
-    pub(super) fn bulkhead<L>(builder: Builder<L, Scripted>, _: u32) -> Added<L, crate::pipeline::Bulkhead> {
+    pub(super) fn bulkhead<L>(builder: Builder<L, Scripted>, _: u32) -> Added<L, crate::pipeline::Bulkhead<Scripted>> {
         builder.bulkhead(ConcurrencyLimit::new("order", ConcurrencyConfig::new(1)).expect("valid"))
     }
 
