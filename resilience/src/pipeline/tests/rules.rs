@@ -328,6 +328,27 @@ async fn a_full_bulkhead_refuses_and_a_spent_budget_is_no_overload() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adaptive_bulkhead_learns_from_what_runs_out_of_time_and_not_from_errors() {
+    let limit = || ConcurrencyLimit::new("test", ConcurrencyConfig::new(64).with_adaptive(Default::default())).unwrap();
+    let (failing, hanging) = (limit(), limit());
+    let started = failing.limit();
+    let pipeline = |limit: &ConcurrencyLimit| {
+        let builder = Pipeline::builder().bulkhead(limit.clone());
+        builder.deadline(millis(50)).build()
+    };
+    let (fails, hangs) = (pipeline(&failing), pipeline(&hanging));
+    for _ in 0..50 {
+        let calls = (0..4).map(|_| async {
+            assert!(fails.call(|| ready(Err::<(), _>(Failed(1)))).await.is_err());
+            assert!(hangs.call(pending::<Result<(), Failed>>).await.is_err());
+        });
+        futures_util::future::join_all(calls).await;
+    }
+    assert_eq!(failing.limit(), started, "a fast error says nothing of time");
+    assert!(hanging.limit() < started, "{} of {started}", hanging.limit());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_priority_of_the_context_decides_who_is_next() {
     let limit = limit_of_one(8);
     let holder = limit.try_acquire(Priority::Default).unwrap();
