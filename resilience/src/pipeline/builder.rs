@@ -94,7 +94,8 @@ impl<L, C: Clone> Builder<L, C> {
 
     /// Refuses while the circuit of `breaker` is open, and counts what comes out of the layers inside.
     ///
-    /// An attempt that runs out of a deadline inside it is a failure. Neutral are a caller that goes away, a budget around
+    /// An attempt that runs out of a deadline inside it is a failure; without one inside, it never learns that the
+    /// dependency hangs. Neutral are a caller that goes away, a budget around
     /// it that is spent, and what a layer inside it refused. Inside of a [`retry`](Self::retry) it counts each attempt,
     /// outside whole calls. Rejects with [`CircuitOpen`](crate::breaker::CircuitOpen).
     #[must_use]

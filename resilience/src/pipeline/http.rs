@@ -49,7 +49,8 @@
 //! work on: a connection that could not be made, and a 429.
 
 use std::{
-    fmt,
+    error::Error as StdError,
+    fmt, io,
     time::{Duration, SystemTime},
 };
 
@@ -117,7 +118,7 @@ impl Http {
         if error.is_connect() {
             return Verdict::failure().retryable();
         }
-        if error.is_timeout() || error.is_request() || error.is_body() {
+        if error.is_timeout() || error.is_request() || error.is_body() || is_io(error) {
             return self.cut_off();
         }
         Verdict::failure()
@@ -149,6 +150,11 @@ impl<T> Classify<T, HttpError> for Http {
     fn timed_out(&self) -> Verdict {
         self.cut_off()
     }
+}
+
+/// Whether the connection is to blame. reqwest calls a body that was cut off an error of decoding, as one of the wrong form.
+fn is_io(error: &(dyn StdError + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| (*error).source()).any(|error| error.is::<io::Error>())
 }
 
 /// A call that did not give what it was made for. As a poem error it answers 502 `bad_gateway`, and tells the client
@@ -190,7 +196,7 @@ impl fmt::Display for ErrorStatus {
     }
 }
 
-impl std::error::Error for ErrorStatus {}
+impl StdError for ErrorStatus {}
 
 impl From<HttpError> for Error {
     fn from(error: HttpError) -> Self {
@@ -285,7 +291,10 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use poem::http;
-    use tokio::net::TcpListener;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
 
     use super::*;
     use crate::{
@@ -355,11 +364,27 @@ mod tests {
         drop(listener);
         let refused = client.get(format!("http://{address}")).send().await;
         let refused = refused.expect_err("nobody listens");
+        // A body that ends before its length.
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (sent, ()) = tokio::join!(client.get(format!("http://{address}")).send(), async {
+            let (mut stream, _) = listener.accept().await.expect("the client");
+            let mut request = [0; 1_024];
+            assert!(stream.read(&mut request).await.expect("the request") > 0);
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n123";
+            stream.write_all(head).await.expect("the answer");
+        });
+        let body = sent
+            .expect("the head")
+            .text()
+            .await
+            .expect_err("seven bytes are missing");
         let senseless = client.get("no url").send().await.expect_err("no request");
 
         for (error, outcome, idempotent, not) in [
             (refused, Outcome::Failure, true, true),
             (cut_off, Outcome::Failure, true, false),
+            (body, Outcome::Failure, true, false),
             (senseless, Outcome::Neutral, false, false),
         ] {
             for (http, again) in [(Http::idempotent(), idempotent), (Http::not_idempotent(), not)] {

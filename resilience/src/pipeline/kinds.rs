@@ -35,7 +35,7 @@ pub struct Rejections<
     Overloaded = Infallible,
     RateLimited = Infallible,
     PermitLimit = Infallible,
->(PhantomData<fn() -> (Timeout, Open, Overloaded, RateLimited, PermitLimit)>);
+>(PhantomData<(Timeout, Open, Overloaded, RateLimited, PermitLimit)>);
 
 /// Every kind: what the fallback sees, and what any pipeline's error can be [widened](super::PipelineError::widen) to.
 pub type AnyRejection = Rejections<DeadlineExceeded, CircuitOpen, Overloaded, RateLimited, PermitLimitExceeded>;

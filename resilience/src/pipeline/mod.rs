@@ -111,7 +111,7 @@ impl<L> Pipeline<L> {
     /// # Cancel safety
     ///
     /// Dropping the call drops the attempt under way and gives back what the layers hold. Breakers count it as neutral.
-    pub fn call<T, E, F, Fut>(&self, attempt: F) -> impl Future<Output = Result<T, PipelineError<E, L::Kinds>>> + Send
+    pub async fn call<T, E, F, Fut>(&self, attempt: F) -> Result<T, PipelineError<E, L::Kinds>>
     where
         L: Layer<T, E, Rejections>,
         F: FnMut() -> Fut + Send,
@@ -119,7 +119,7 @@ impl<L> Pipeline<L> {
         T: Send,
         E: Send,
     {
-        async move { self.call_with(&Context::new(), attempt).await }
+        self.call_with(&Context::new(), attempt).await
     }
 
     /// [`call`](Self::call) for layers that go by a [`Context`].
@@ -131,11 +131,7 @@ impl<L> Pipeline<L> {
     /// # Cancel safety
     ///
     /// As [`call`](Self::call).
-    pub fn call_with<T, E, F, Fut>(
-        &self,
-        context: &Context,
-        attempt: F,
-    ) -> impl Future<Output = Result<T, PipelineError<E, L::Kinds>>> + Send
+    pub async fn call_with<T, E, F, Fut>(&self, context: &Context, attempt: F) -> Result<T, PipelineError<E, L::Kinds>>
     where
         L: Layer<T, E, Rejections>,
         F: FnMut() -> Fut + Send,
@@ -143,10 +139,8 @@ impl<L> Pipeline<L> {
         T: Send,
         E: Send,
     {
-        async move {
-            let mut call = Call(attempt);
-            self.layers.around(context, &mut call).await
-        }
+        let mut call = Call(attempt);
+        self.layers.around(context, &mut call).await
     }
 }
 

@@ -22,7 +22,7 @@ use crate::deadline;
 ///
 /// Waits grow exponentially and are drawn with full jitter: the first from 0 to 50 ms, each later one from 0 to twice as
 /// much, at most 2 s. A dependency's `Retry-After` is waited out at least. All retries of a pipeline share a
-/// [`RetryBudget`].
+/// [`RetryBudget`], and so do clones of one `Retry`.
 ///
 /// The last answer comes out at once, and no attempt is made, when
 ///

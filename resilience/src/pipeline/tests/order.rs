@@ -288,15 +288,11 @@ mod add {
         builder.bulkhead(ConcurrencyLimit::new("order", ConcurrencyConfig::new(1)).expect("valid"))
     }
 
-    pub(super) fn fallback<L>(
-        builder: Builder<L, Scripted>,
-        _: u32,
-    ) -> Added<
-        L,
-        crate::pipeline::Fallback<impl Fn(PipelineError<Answer>) -> std::future::Ready<Result<u32, Answer>> + use<L>>,
-    > {
+    pub(super) fn fallback<L>(builder: Builder<L, Scripted>, _: u32) -> Added<L, crate::pipeline::Fallback<Answers>> {
         builder.fallback(|_| std::future::ready(Ok(FALLBACK)))
     }
+
+    type Answers = fn(PipelineError<Answer>) -> std::future::Ready<Result<u32, Answer>>;
 }
 
 macro_rules! kind {
