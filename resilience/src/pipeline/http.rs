@@ -222,7 +222,7 @@ fn bad_gateway() -> Error {
     )
 }
 
-/// What [`reqwest::Response`](Response) gains.
+/// What [`reqwest::Response`] gains.
 pub trait ResponseExt: Sized {
     /// The response, or its status as an error if that is from 400 on. Unlike `error_for_status` it keeps `Retry-After`.
     ///
@@ -243,7 +243,7 @@ impl ResponseExt for Response {
     }
 }
 
-/// What [`reqwest::RequestBuilder`](RequestBuilder) gains.
+/// What [`reqwest::RequestBuilder`] gains.
 pub trait RequestExt: Sized {
     /// Sends on how much time is left, in [`DEADLINE_HEADER`]. Outside of any deadline the header is left out.
     #[must_use]
