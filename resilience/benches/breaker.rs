@@ -61,6 +61,16 @@ fn closed_rate_over_time(bencher: Bencher<'_, '_>) {
     succeed(bencher, &rate_over(RateWindow::Time(Duration::from_secs(10))));
 }
 
+/// Two readings of the clock and the lock.
+#[divan::bench(threads = [1, 2], sample_size = 20_000)]
+fn closed_slow_calls(bencher: Bencher<'_, '_>) {
+    let (second, window) = (Duration::from_secs(1), RateWindow::Calls(100));
+    succeed(
+        bencher,
+        &breaker(BreakerConfig::default().with_slow_calls(second, 0.5, 20, window)),
+    );
+}
+
 /// The worst closed path: each call takes the lock, since a failure is always outstanding.
 #[divan::bench(threads = [1, 2], sample_size = 20_000)]
 fn closed_failure_then_success(bencher: Bencher<'_, '_>) {

@@ -35,6 +35,7 @@
 //! |---|---|
 //! | `tls` | `rediss://` URLs, through rustls |
 //! | `metrics` | outcomes, breaker states and store latency through the `metrics` facade |
+//! | `reqwest` | [`pipeline::http`]: what `reqwest`'s answers say to a pipeline, and the deadline as a header |
 //! | `testing` | the module `testing`: a store and a clock that a test drives |
 
 pub mod body;
@@ -48,6 +49,7 @@ pub mod error;
 pub mod guard;
 pub mod inbound;
 pub mod lockout;
+pub mod pipeline;
 // Public for the code that the attribute generates, and not for anybody to write by hand.
 #[doc(hidden)]
 pub mod policy;

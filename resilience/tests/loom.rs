@@ -2,6 +2,8 @@
 //!
 //! Compiles the very files of the breaker, with loom's atomics and locks in place of the standard ones.
 
+use std::time::Duration;
+
 use loom::{
     model::Builder,
     sync::{Arc, Mutex as LoomMutex},
@@ -11,7 +13,7 @@ use loom::{
 use self::{
     config::{BreakerConfig, RateWindow},
     event::{Outcome, State},
-    state::{Machine, Ticket},
+    state::{Entry, Machine, Ticket},
 };
 
 #[allow(dead_code, unreachable_pub, reason = "only the nanoseconds of a duration are needed")]
@@ -125,12 +127,12 @@ fn probes_that_answer_at_once_admit_no_third() {
         let probes = together(3, {
             let machine = machine.clone();
             move || match machine.admit(|| DUE) {
-                Ok(probe @ Ticket::Probe { .. }) => {
+                Ok(probe) if matches!(probe.entry, Entry::Probe { .. }) => {
                     machine.settle(probe, Outcome::Success, || DUE);
                     1
                 }
                 // The circuit has closed in the meantime, or both slots are taken.
-                Ok(Ticket::Call { .. }) | Err(_) => 0,
+                Ok(_) | Err(_) => 0,
             }
         });
         assert_eq!(probes.into_iter().sum::<usize>(), 2);
@@ -248,6 +250,26 @@ fn racing_failures_fill_the_window_once() {
             move || machine.settle(ticket, Outcome::Failure, || START).is_some()
         });
         assert_eq!(opened.into_iter().filter(|opened| *opened).count(), 1);
+    });
+}
+
+#[test]
+fn racing_slow_successes_open_it_once() {
+    check(|| {
+        let config = BreakerConfig::default().without_failures_in_a_row().with_slow_calls(
+            Duration::from_nanos(1),
+            1.0,
+            2,
+            RateWindow::Calls(4),
+        );
+        let machine = closed(config);
+        let opened = together(3, {
+            let machine = machine.clone();
+            let ticket = call(&machine);
+            move || machine.settle(ticket, Outcome::Success, || DUE).is_some()
+        });
+        assert_eq!(opened.into_iter().filter(|opened| *opened).count(), 1);
+        assert_eq!(machine.state(), State::Open);
     });
 }
 

@@ -32,6 +32,7 @@ pub const MIN_WINDOW_TIME: Duration = Duration::from_millis(10);
 pub struct BreakerConfig {
     pub(super) failures_in_a_row: Option<u32>,
     pub(super) failure_rate: Option<FailureRate>,
+    pub(super) slow_calls: Option<SlowCalls>,
     pub(super) open_for: Duration,
     pub(super) max_open_for: Option<Duration>,
     pub(super) jitter: f64,
@@ -47,7 +48,16 @@ pub(super) struct FailureRate {
     pub(super) window: RateWindow,
 }
 
-/// Which calls the failure rate is taken over.
+/// The slow-call rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SlowCalls {
+    pub(super) threshold: Duration,
+    pub(super) rate: f64,
+    pub(super) min_calls: u32,
+    pub(super) window: RateWindow,
+}
+
+/// Which calls a rate is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateWindow {
     /// The last so many calls, exactly; from 1 to [`MAX_WINDOW_CALLS`].
@@ -63,6 +73,7 @@ impl Default for BreakerConfig {
         Self {
             failures_in_a_row: Some(5),
             failure_rate: None,
+            slow_calls: None,
             open_for: Duration::from_secs(5),
             max_open_for: None,
             jitter: 0.0,
@@ -94,6 +105,41 @@ impl BreakerConfig {
     #[must_use]
     pub const fn with_failure_rate(mut self, rate: f64, min_calls: u32, window: RateWindow) -> Self {
         self.failure_rate = Some(FailureRate {
+            rate,
+            min_calls,
+            window,
+        });
+        self
+    }
+
+    /// Opens also when at least this share of the calls in `window` took `threshold` or longer. Default: no such rule.
+    ///
+    /// As resilience4j has it: every answered call counts, and a slow one is slow whether it succeeded or failed. A slow
+    /// call that succeeded is still no failure to the other rules. `rate` is in (0, 1]; below `min_calls` calls in the
+    /// window it says nothing, and it is judged when a call was slow: a fast one never opens the circuit. A slow probe
+    /// reopens it.
+    ///
+    /// A call is timed from its permit to its record. One that is reported with no permit
+    /// ([`record_success`](super::CircuitBreaker::record_success)) counts as fast, and one that is dropped not at all.
+    /// With this rule each call reads the clock twice, about 60 ns; without it a closed circuit reads none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use resilience::breaker::{BreakerConfig, RateWindow};
+    ///
+    /// let config = BreakerConfig::default().with_slow_calls(
+    ///     Duration::from_millis(800),
+    ///     0.5,
+    ///     20,
+    ///     RateWindow::Time(Duration::from_secs(10)),
+    /// );
+    /// assert!(config.validate().is_ok());
+    /// ```
+    #[must_use]
+    pub const fn with_slow_calls(mut self, threshold: Duration, rate: f64, min_calls: u32, window: RateWindow) -> Self {
+        self.slow_calls = Some(SlowCalls {
+            threshold,
             rate,
             min_calls,
             window,
@@ -150,9 +196,9 @@ impl BreakerConfig {
     /// Names the first option whose value makes no sense.
     pub fn validate(&self) -> Result<(), ConfigError> {
         require(
-            self.failures_in_a_row.is_some() || self.failure_rate.is_some(),
+            self.failures_in_a_row.is_some() || self.failure_rate.is_some() || self.slow_calls.is_some(),
             "failures_in_a_row",
-            "is off and there is no failure_rate: the circuit could never open",
+            "is off and there is neither failure_rate nor slow_calls: the circuit could never open",
         )?;
         require(
             self.failures_in_a_row != Some(0),
@@ -160,7 +206,15 @@ impl BreakerConfig {
             "must be at least 1",
         )?;
         if let Some(rule) = &self.failure_rate {
-            rule.validate()?;
+            validate_rate("failure_rate", rule.rate, rule.min_calls, rule.window)?;
+        }
+        if let Some(rule) = &self.slow_calls {
+            require(
+                !rule.threshold.is_zero(),
+                "slow_calls",
+                "must have a threshold longer than zero",
+            )?;
+            validate_rate("slow_calls", rule.rate, rule.min_calls, rule.window)?;
         }
         require(!self.open_for.is_zero(), "open_for", "must be longer than zero")?;
         require(
@@ -199,29 +253,27 @@ impl BreakerConfig {
     }
 }
 
-impl FailureRate {
-    fn validate(&self) -> Result<(), ConfigError> {
-        require(
-            self.rate > 0.0 && self.rate <= 1.0,
-            "failure_rate",
-            "must be above 0 and at most 1",
-        )?;
-        require(self.min_calls > 0, "min_calls", "must be at least 1")?;
-        match self.window {
-            RateWindow::Calls(size) => {
-                require(
-                    (1..=MAX_WINDOW_CALLS).contains(&size),
-                    "window",
-                    "must hold from 1 to 1048576 calls",
-                )?;
-                require(
-                    self.min_calls <= size,
-                    "min_calls",
-                    "must not be above the calls in the window, or the rule could never apply",
-                )
-            }
-            RateWindow::Time(length) => require(length >= MIN_WINDOW_TIME, "window", "must be at least 10 ms"),
+fn validate_rate(option: &'static str, rate: f64, min_calls: u32, window: RateWindow) -> Result<(), ConfigError> {
+    require(
+        rate > 0.0 && rate <= 1.0,
+        option,
+        "must be a rate above 0 and at most 1",
+    )?;
+    require(min_calls > 0, "min_calls", "must be at least 1")?;
+    match window {
+        RateWindow::Calls(size) => {
+            require(
+                (1..=MAX_WINDOW_CALLS).contains(&size),
+                "window",
+                "must hold from 1 to 1048576 calls",
+            )?;
+            require(
+                min_calls <= size,
+                "min_calls",
+                "must not be above the calls in the window, or the rule could never apply",
+            )
         }
+        RateWindow::Time(length) => require(length >= MIN_WINDOW_TIME, "window", "must be at least 10 ms"),
     }
 }
 

@@ -63,10 +63,19 @@ pub enum Cause {
         /// All calls in the window.
         calls: u64,
     },
+    /// Too large a share of the calls in the window was slow.
+    SlowCalls {
+        /// Slow calls in the window.
+        slow: u64,
+        /// All calls in the window.
+        calls: u64,
+    },
     /// The circuit has been open for its time, and the first probe was let in.
     OpenElapsed,
     /// A probe failed.
     ProbeFailed,
+    /// A probe succeeded, but took too long.
+    ProbeSlow,
     /// All the configured probes (this many) succeeded.
     ProbesSucceeded(u32),
 }
@@ -76,8 +85,10 @@ impl fmt::Display for Cause {
         match self {
             Self::FailuresInARow(failures) => write!(f, "{failures} failures in a row"),
             Self::FailureRate { failures, calls } => write!(f, "{failures} of {calls} calls failed"),
+            Self::SlowCalls { slow, calls } => write!(f, "{slow} of {calls} calls were slow"),
             Self::OpenElapsed => f.write_str("the open time is over"),
             Self::ProbeFailed => f.write_str("a probe failed"),
+            Self::ProbeSlow => f.write_str("a probe was slow"),
             Self::ProbesSucceeded(probes) => write!(f, "{probes} probes succeeded"),
         }
     }

@@ -26,10 +26,11 @@
 //!
 //! # Rules
 //!
-//! - **Closed → open** after a number of failures in a row, or at a failure rate over a sliding window.
+//! - **Closed → open** after a number of failures in a row, at a failure rate over a sliding window, or at a rate of slow
+//!   calls.
 //! - **Open → half-open** when the open time is over and the next call asks: that call is the first probe.
 //! - **Half-open** lets in exactly the configured number of probes, whatever the concurrency. All succeeded: closed, all
-//!   counts at zero. One failed: open again, for the whole open time.
+//!   counts at zero. One failed, or was slow: open again, for the whole open time.
 //! - A result counts only in the state that its call was let in to. Late ones change nothing, good or bad.
 //! - A probe that is cancelled gives its slot back; one that never answers loses it when its lease ends.
 
@@ -311,7 +312,7 @@ impl fmt::Debug for CircuitBreaker {
 impl Shared {
     #[inline]
     fn admit(&self) -> Result<Ticket, CircuitOpen> {
-        match self.machine.admit_call() {
+        match self.machine.admit_call(|| self.clock.nanos()) {
             Some(ticket) => Ok(ticket),
             None if self.supervised => Err(CircuitOpen::new(None)),
             None => self.admit_probe(),
@@ -332,7 +333,7 @@ impl Shared {
     }
 
     fn report(&self, outcome: Outcome) -> bool {
-        match self.machine.admit_call() {
+        match self.machine.admit_call(|| self.clock.nanos()) {
             Some(ticket) => self.settle(ticket, outcome) == Some(State::Open),
             None => false,
         }

@@ -3,7 +3,7 @@ use std::{fmt, mem, ops::Deref, sync::Arc};
 use super::{
     Shared,
     event::{Outcome, State},
-    state::Ticket,
+    state::{Entry, Ticket},
 };
 
 /// Leave for one call, to be given back with the call's outcome.
@@ -15,7 +15,8 @@ use super::{
 pub struct Permit<'a> {
     breaker: Handle<'a>,
     /// `None` once settled.
-    ticket: Option<Ticket>,
+    entry: Option<Entry>,
+    started: u64,
 }
 
 pub(super) enum Handle<'a> {
@@ -28,7 +29,8 @@ impl<'a> Permit<'a> {
     pub(super) fn new(breaker: Handle<'a>, ticket: Ticket) -> Self {
         Self {
             breaker,
-            ticket: Some(ticket),
+            entry: Some(ticket.entry),
+            started: ticket.started,
         }
     }
 
@@ -59,13 +61,14 @@ impl<'a> Permit<'a> {
     /// Whether the call is a probe of a half-open circuit.
     #[must_use]
     pub fn is_probe(&self) -> bool {
-        matches!(self.ticket, Some(Ticket::Probe { .. }))
+        matches!(self.entry, Some(Entry::Probe { .. }))
     }
 
     #[inline]
     fn settle(&mut self, outcome: Outcome) -> bool {
-        match mem::take(&mut self.ticket) {
-            Some(ticket) => self.breaker.settle(ticket, outcome) == Some(State::Open),
+        let started = self.started;
+        match mem::take(&mut self.entry) {
+            Some(entry) => self.breaker.settle(Ticket { entry, started }, outcome) == Some(State::Open),
             None => false,
         }
     }

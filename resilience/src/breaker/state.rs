@@ -6,7 +6,7 @@
 use std::{cell::LazyCell, collections::VecDeque, time::Duration};
 
 use super::{
-    config::{BreakerConfig, FailureRate},
+    config::{BreakerConfig, FailureRate, SlowCalls},
     error::CircuitOpen,
     event::{Cause, Outcome, State, Transition},
     probe::Probes,
@@ -30,7 +30,15 @@ pub(super) struct Machine {
 
 /// What a permit remembers of its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ticket {
+pub(super) struct Ticket {
+    pub(super) entry: Entry,
+    /// When, if a rule needs it.
+    pub(super) started: u64,
+}
+
+/// In which state of the circuit it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
     /// Let in while the circuit was closed.
     Call { generation: u64 },
     /// Let in while it was half-open.
@@ -65,17 +73,25 @@ impl Machine {
 
     /// Lets a call in while the circuit is closed, and only then.
     #[inline]
-    pub(super) fn admit_call(&self) -> Option<Ticket> {
+    pub(super) fn admit_call(&self, now: impl FnOnce() -> u64) -> Option<Ticket> {
         let word = self.word();
-        (word.state() == State::Closed).then(|| Ticket::Call {
-            generation: word.generation(),
+        (word.state() == State::Closed).then(|| Ticket {
+            entry: Entry::Call {
+                generation: word.generation(),
+            },
+            // A rule over slow calls is always tallying: one look at the word spares all others the clock.
+            started: if word.is_tallying() && self.config.slow_calls.is_some() {
+                read(now)
+            } else {
+                0
+            },
         })
     }
 
     /// Lets a call in, as a probe if need be. May change the state: [`publish`](Self::publish) after a probe.
     #[inline]
-    pub(super) fn admit(&self, now: impl FnOnce() -> u64) -> Result<Ticket, CircuitOpen> {
-        match self.admit_call() {
+    pub(super) fn admit(&self, now: impl Fn() -> u64) -> Result<Ticket, CircuitOpen> {
+        match self.admit_call(&now) {
             Some(ticket) => Ok(ticket),
             None => self.admit_probe(now()),
         }
@@ -84,8 +100,9 @@ impl Machine {
     /// Counts an outcome. The new state, if that changed it: then [`publish`](Self::publish).
     #[inline]
     pub(super) fn settle(&self, ticket: Ticket, outcome: Outcome, now: impl FnOnce() -> u64) -> Option<State> {
-        match ticket {
-            Ticket::Call { generation } => {
+        let Ticket { entry, started } = ticket;
+        match entry {
+            Entry::Call { generation } => {
                 let word = self.word();
                 // A success that finds nothing to do here is ordered before any failure that sets the mark later.
                 let idle = match outcome {
@@ -96,9 +113,9 @@ impl Machine {
                 if idle || word.generation() != generation {
                     return None;
                 }
-                self.settle_call(generation, outcome == Outcome::Failure, now)
+                self.settle_call(generation, started, outcome == Outcome::Failure, now)
             }
-            Ticket::Probe { lease } => self.settle_probe(lease, outcome, now()),
+            Entry::Probe { lease } => self.settle_probe(lease, started, outcome, now()),
         }
     }
 
@@ -125,8 +142,11 @@ impl Machine {
         let gate = self.gate.load(Ordering::Relaxed);
         match word.state() {
             State::Closed => {
-                return Ok(Ticket::Call {
-                    generation: word.generation(),
+                return Ok(Ticket {
+                    entry: Entry::Call {
+                        generation: word.generation(),
+                    },
+                    started: now,
                 });
             }
             _ if now < gate => return Err(self.refusal(now, gate)),
@@ -137,7 +157,10 @@ impl Machine {
         let lease = inner.probes.lease(now, expires);
         self.gate.store(inner.probes.free_at(), Ordering::Relaxed);
         match lease {
-            Some(lease) => Ok(Ticket::Probe { lease }),
+            Some(lease) => Ok(Ticket {
+                entry: Entry::Probe { lease },
+                started: now,
+            }),
             None => Err(CircuitOpen::new(None)),
         }
     }
@@ -148,7 +171,7 @@ impl Machine {
     }
 
     #[inline(never)]
-    fn settle_call(&self, generation: u64, failed: bool, now: impl FnOnce() -> u64) -> Option<State> {
+    fn settle_call(&self, generation: u64, started: u64, failed: bool, now: impl FnOnce() -> u64) -> Option<State> {
         let mut inner = self.lock();
         let word = self.word();
         if word.generation() != generation {
@@ -159,17 +182,22 @@ impl Machine {
         if let Some(window) = &mut inner.window {
             window.record(failed, || *now);
         }
+        let slow = self.is_slow(started, || *now);
+        if let Some(window) = &mut inner.slow {
+            window.record(slow, || *now);
+        }
         inner.failures_in_a_row = if failed {
             inner.failures_in_a_row.saturating_add(1)
         } else {
             0
         };
-        // A success never opens the circuit, even one that fills the minimum volume.
-        let cause = if failed {
-            inner.reason_to_open(&self.config)
+        // Only what is counted against it opens the circuit, never what just fills a minimum volume.
+        let failing = if failed {
+            inner.too_many_failed(&self.config)
         } else {
             None
         };
+        let cause = failing.or_else(|| if slow { inner.too_many_slow(&self.config) } else { None });
         match cause {
             Some(cause) => {
                 self.open(&mut inner, cause, *now);
@@ -183,21 +211,26 @@ impl Machine {
     }
 
     #[inline(never)]
-    fn settle_probe(&self, lease: u64, outcome: Outcome, now: u64) -> Option<State> {
+    fn settle_probe(&self, lease: u64, started: u64, outcome: Outcome, now: u64) -> Option<State> {
         let mut inner = self.lock();
         // A lease that is known belongs to the present half-open state: every transition forgets them all.
         let in_time = inner.probes.give_back(lease, now);
-        match outcome {
-            Outcome::Success if in_time && inner.probes.succeed() => {
+        let cause = match outcome {
+            Outcome::Success if self.is_slow(started, || now) => Some(Cause::ProbeSlow),
+            Outcome::Failure => Some(Cause::ProbeFailed),
+            Outcome::Success | Outcome::Neutral => None,
+        };
+        match cause {
+            Some(cause) if in_time => {
+                inner.failed_probes = inner.failed_probes.saturating_add(1);
+                self.open(&mut inner, cause, now);
+                Some(State::Open)
+            }
+            None if outcome == Outcome::Success && in_time && inner.probes.succeed() => {
                 inner.failed_probes = 0;
                 let cause = Cause::ProbesSucceeded(self.config.probes);
                 self.change(&mut inner, State::Closed, cause, 0, None);
                 Some(State::Closed)
-            }
-            Outcome::Failure if in_time => {
-                inner.failed_probes = inner.failed_probes.saturating_add(1);
-                self.open(&mut inner, Cause::ProbeFailed, now);
-                Some(State::Open)
             }
             _ => {
                 if self.state() == State::HalfOpen {
@@ -206,6 +239,12 @@ impl Machine {
                 None
             }
         }
+    }
+
+    fn is_slow(&self, started: u64, now: impl FnOnce() -> u64) -> bool {
+        self.config
+            .slow_calls
+            .is_some_and(|rule| now().saturating_sub(started) >= nanos(rule.threshold))
     }
 
     fn open(&self, inner: &mut Inner, cause: Cause, now: u64) {
@@ -249,6 +288,13 @@ impl Machine {
     }
 }
 
+/// Out of line: most breakers never need it, and theirs is the path that should stay short.
+#[cold]
+#[inline(never)]
+fn read(now: impl FnOnce() -> u64) -> u64 {
+    now()
+}
+
 /// The turn of one thread to publish, until it drops.
 struct Turn<'a>(&'a Machine);
 
@@ -262,7 +308,10 @@ impl Drop for Turn<'_> {
 #[derive(Debug)]
 struct Inner {
     failures_in_a_row: u32,
+    /// Over calls that failed.
     window: Option<Window>,
+    /// Over calls that were slow.
+    slow: Option<Window>,
     probes: Probes,
     /// Probes that failed since the circuit was last closed.
     failed_probes: u32,
@@ -277,6 +326,7 @@ impl Inner {
         Self {
             failures_in_a_row: 0,
             window: config.failure_rate.map(|rule| Window::new(rule.window)),
+            slow: config.slow_calls.map(|rule| Window::new(rule.window)),
             probes: Probes::new(config.probes),
             failed_probes: 0,
             journal: VecDeque::new(),
@@ -286,10 +336,10 @@ impl Inner {
 
     /// Whether a success has something to count or to clear.
     fn is_tallying(&self) -> bool {
-        self.window.is_some() || self.failures_in_a_row > 0
+        self.window.is_some() || self.slow.is_some() || self.failures_in_a_row > 0
     }
 
-    fn reason_to_open(&self, config: &BreakerConfig) -> Option<Cause> {
+    fn too_many_failed(&self, config: &BreakerConfig) -> Option<Cause> {
         if config
             .failures_in_a_row
             .is_some_and(|limit| self.failures_in_a_row >= limit)
@@ -298,8 +348,17 @@ impl Inner {
         }
         let FailureRate { rate, min_calls, .. } = config.failure_rate?;
         let counts = self.window.as_ref()?.counts();
-        (counts.calls >= u64::from(min_calls) && counts.failure_rate() >= rate).then_some(Cause::FailureRate {
-            failures: counts.failures,
+        (counts.calls >= u64::from(min_calls) && counts.rate() >= rate).then_some(Cause::FailureRate {
+            failures: counts.marked,
+            calls: counts.calls,
+        })
+    }
+
+    fn too_many_slow(&self, config: &BreakerConfig) -> Option<Cause> {
+        let SlowCalls { rate, min_calls, .. } = config.slow_calls?;
+        let counts = self.slow.as_ref()?.counts();
+        (counts.calls >= u64::from(min_calls) && counts.rate() >= rate).then_some(Cause::SlowCalls {
+            slow: counts.marked,
             calls: counts.calls,
         })
     }
@@ -307,7 +366,7 @@ impl Inner {
     fn reset(&mut self) {
         self.failures_in_a_row = 0;
         self.probes.clear();
-        if let Some(window) = &mut self.window {
+        for window in [&mut self.window, &mut self.slow].into_iter().flatten() {
             window.clear();
         }
     }

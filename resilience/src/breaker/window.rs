@@ -1,4 +1,4 @@
-//! Sliding windows over the outcomes of calls; every operation is O(1).
+//! Sliding windows over calls, each marked or not (as failed, as slow); every operation is O(1).
 
 use super::config::RateWindow;
 use crate::clock::nanos;
@@ -10,32 +10,32 @@ pub(super) const BUCKETS: usize = 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) calls: u64,
-    pub(super) failures: u64,
+    pub(super) marked: u64,
 }
 
 impl Counts {
-    /// The share of calls that failed; 0 without calls.
-    pub(super) fn failure_rate(self) -> f64 {
+    /// The share of calls that are marked; 0 without calls.
+    pub(super) fn rate(self) -> f64 {
         // A division of two integers rounds like the literal it is compared with: 7 of 100 is 0.07. A product does not.
         if self.calls == 0 {
             0.0
         } else {
-            self.failures as f64 / self.calls as f64
+            self.marked as f64 / self.calls as f64
         }
     }
 
-    fn add(&mut self, failed: bool) {
+    fn add(&mut self, marked: bool) {
         self.calls += 1;
-        self.failures += u64::from(failed);
+        self.marked += u64::from(marked);
     }
 
     fn subtract(&mut self, gone: Self) {
         self.calls -= gone.calls;
-        self.failures -= gone.failures;
+        self.marked -= gone.marked;
     }
 }
 
-/// Recent outcomes, old ones dropping out by themselves.
+/// Recent calls, old ones dropping out by themselves.
 #[derive(Debug)]
 pub(super) enum Window {
     Calls(CallWindow),
@@ -50,11 +50,11 @@ impl Window {
         }
     }
 
-    /// Adds an outcome. Only a time window asks for the time.
-    pub(super) fn record(&mut self, failed: bool, now: impl FnOnce() -> u64) {
+    /// Adds a call. Only a time window asks for the time.
+    pub(super) fn record(&mut self, marked: bool, now: impl FnOnce() -> u64) {
         match self {
-            Self::Calls(window) => window.record(failed),
-            Self::Time(window) => window.record(failed, now()),
+            Self::Calls(window) => window.record(marked),
+            Self::Time(window) => window.record(marked, now()),
         }
     }
 
@@ -77,7 +77,7 @@ impl Window {
 /// The last `size` calls: a ring of one bit a call.
 #[derive(Debug)]
 pub(super) struct CallWindow {
-    failed: Box<[u64]>,
+    marks: Box<[u64]>,
     size: u32,
     next: u32,
     counts: Counts,
@@ -86,28 +86,28 @@ pub(super) struct CallWindow {
 impl CallWindow {
     fn new(size: u32) -> Self {
         Self {
-            failed: vec![0; size.div_ceil(u64::BITS) as usize].into_boxed_slice(),
+            marks: vec![0; size.div_ceil(u64::BITS) as usize].into_boxed_slice(),
             size,
             next: 0,
             counts: Counts::default(),
         }
     }
 
-    fn record(&mut self, failed: bool) {
-        let word = &mut self.failed[(self.next / u64::BITS) as usize];
+    fn record(&mut self, marked: bool) {
+        let word = &mut self.marks[(self.next / u64::BITS) as usize];
         let bit = 1 << (self.next % u64::BITS);
         if self.counts.calls == u64::from(self.size) {
             self.counts.subtract(Counts {
                 calls: 1,
-                failures: u64::from(*word & bit != 0),
+                marked: u64::from(*word & bit != 0),
             });
         }
-        if failed {
+        if marked {
             *word |= bit;
         } else {
             *word &= !bit;
         }
-        self.counts.add(failed);
+        self.counts.add(marked);
         self.next = if self.next + 1 == self.size { 0 } else { self.next + 1 };
     }
 
@@ -138,10 +138,10 @@ impl TimeWindow {
         }
     }
 
-    fn record(&mut self, failed: bool, now: u64) {
+    fn record(&mut self, marked: bool, now: u64) {
         self.slide(now / self.width);
-        self.buckets[slot(self.current)].add(failed);
-        self.counts.add(failed);
+        self.buckets[slot(self.current)].add(marked);
+        self.counts.add(marked);
     }
 
     /// Moves on to `bucket`; a time that lies behind counts as the current one.

@@ -9,6 +9,7 @@ use crate::{
     breaker::CircuitOpen,
     concurrency::Overloaded,
     deadline::{Cancelled, DeadlineExceeded},
+    pipeline::{PermitLimitExceeded, RateLimited},
 };
 
 /// A refusal that this crate makes.
@@ -175,6 +176,18 @@ impl From<Overloaded> for Error {
         Self::from(OVERLOADED)
             .with_retry_after(overloaded.retry_after())
             .with_source(overloaded)
+    }
+}
+
+impl From<RateLimited> for Error {
+    fn from(limited: RateLimited) -> Self {
+        Self::rate_limited(limited.retry_after()).with_source(limited)
+    }
+}
+
+impl From<PermitLimitExceeded> for Error {
+    fn from(over: PermitLimitExceeded) -> Self {
+        Self::from(PERMIT_LIMIT_EXCEEDED).with_source(over)
     }
 }
 

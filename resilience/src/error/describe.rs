@@ -7,6 +7,7 @@ use crate::{
     breaker::CircuitOpen,
     concurrency::Overloaded,
     deadline::{Cancelled, DeadlineExceeded},
+    pipeline::{PermitLimitExceeded, RateLimited},
 };
 
 /// Longest chain of causes that is followed; a cycle has no end.
@@ -59,6 +60,8 @@ fn refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
         .or_else(|| known::<CircuitOpen>(error))
         .or_else(|| known::<DeadlineExceeded>(error))
         .or_else(|| known::<Overloaded>(error))
+        .or_else(|| known::<RateLimited>(error))
+        .or_else(|| known::<PermitLimitExceeded>(error))
         .or_else(|| known::<Cancelled>(error))
 }
 

@@ -8,6 +8,7 @@ use crate::{
     breaker::{CallError, CircuitOpen},
     concurrency::Overloaded,
     deadline::{Cancelled, DeadlineExceeded},
+    pipeline::{PermitLimitExceeded, RateLimited},
 };
 
 impl ResponseError for Error {
@@ -35,7 +36,14 @@ macro_rules! responds_as_error {
     )*};
 }
 
-responds_as_error!(CircuitOpen, Overloaded, DeadlineExceeded, Cancelled);
+responds_as_error!(
+    CircuitOpen,
+    Overloaded,
+    RateLimited,
+    PermitLimitExceeded,
+    DeadlineExceeded,
+    Cancelled
+);
 
 /// An open circuit answers 503 `circuit_open`, and the call's own error whatever it answers elsewhere: `?` in a handler
 /// does what it should.

@@ -6,7 +6,9 @@ use proptest::{collection::vec, prelude::*};
 
 use crate::{
     breaker::{
-        BreakerConfig, Cause, CircuitBreaker, Outcome, Permit, RateWindow, State, config::FailureRate, window::BUCKETS,
+        BreakerConfig, Cause, CircuitBreaker, Outcome, Permit, RateWindow, State,
+        config::{FailureRate, SlowCalls},
+        window::BUCKETS,
     },
     clock::{Clock, nanos},
 };
@@ -32,7 +34,7 @@ struct Model {
     now: u64,
     state: State,
     round: u64,
-    calls: Vec<(bool, u64)>,
+    calls: Vec<Call>,
     due: u64,
     failed_probes: u32,
     probes: Vec<Ticket>,
@@ -40,9 +42,17 @@ struct Model {
     changes: Vec<(State, State, Cause)>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    failed: bool,
+    slow: bool,
+    at: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ticket {
     round: u64,
+    started: u64,
     serial: usize,
     expires: Option<u64>,
 }
@@ -58,6 +68,7 @@ impl Model {
         let probe = self.state == State::HalfOpen;
         let ticket = Ticket {
             round: self.round,
+            started: self.now,
             serial,
             expires: probe.then(|| self.now + nanos(self.config.probe_lease)),
         };
@@ -88,11 +99,11 @@ impl Model {
             return false;
         }
         match ticket.expires {
-            None => self.count(outcome),
+            None => self.count(outcome, ticket.started),
             Some(expires) => {
                 self.probes.retain(|probe| probe.serial != ticket.serial);
                 if self.now < expires {
-                    self.judge_probe(outcome)
+                    self.judge_probe(outcome, ticket.started)
                 } else {
                     false
                 }
@@ -100,9 +111,18 @@ impl Model {
         }
     }
 
-    fn judge_probe(&mut self, outcome: Outcome) -> bool {
+    fn is_slow(&self, started: u64) -> bool {
+        let took = Duration::from_nanos(self.now - started);
+        self.config.slow_calls.is_some_and(|rule| took >= rule.threshold)
+    }
+
+    fn judge_probe(&mut self, outcome: Outcome, started: u64) -> bool {
         match outcome {
             Outcome::Neutral => false,
+            Outcome::Success if self.is_slow(started) => {
+                self.failed_probes += 1;
+                self.open(Cause::ProbeSlow)
+            }
             Outcome::Failure => {
                 self.failed_probes += 1;
                 self.open(Cause::ProbeFailed)
@@ -118,22 +138,52 @@ impl Model {
         }
     }
 
-    fn count(&mut self, outcome: Outcome) -> bool {
-        match outcome {
-            Outcome::Neutral => false,
-            Outcome::Success => {
-                self.calls.push((false, self.now));
-                false
-            }
-            Outcome::Failure => {
-                self.calls.push((true, self.now));
-                self.reason_to_open().is_some_and(|cause| self.open(cause))
+    fn count(&mut self, outcome: Outcome, started: u64) -> bool {
+        let failed = match outcome {
+            Outcome::Neutral => return false,
+            Outcome::Success => false,
+            Outcome::Failure => true,
+        };
+        let slow = self.is_slow(started);
+        self.calls.push(Call {
+            failed,
+            slow,
+            at: self.now,
+        });
+        let failing = if failed { self.too_many_failed() } else { None };
+        let slowing = if slow { self.too_many_slow() } else { None };
+        failing.or(slowing).is_some_and(|cause| self.open(cause))
+    }
+
+    fn inside(&self, window: RateWindow) -> Vec<Call> {
+        match window {
+            RateWindow::Calls(size) => self.calls.iter().rev().take(size as usize).copied().collect(),
+            RateWindow::Time(length) => {
+                let width = nanos(length) / BUCKETS as u64;
+                let is_inside = |call: &&Call| call.at / width + BUCKETS as u64 > self.now / width;
+                self.calls.iter().filter(is_inside).copied().collect()
             }
         }
     }
 
-    fn reason_to_open(&self) -> Option<Cause> {
-        let in_a_row = self.calls.iter().rev().take_while(|(failed, _)| *failed).count() as u32;
+    fn too_many_slow(&self) -> Option<Cause> {
+        let SlowCalls {
+            rate,
+            min_calls,
+            window,
+            ..
+        } = self.config.slow_calls?;
+        let inside = self.inside(window);
+        let slow = inside.iter().filter(|call| call.slow).count();
+        let enough = inside.len() >= min_calls as usize;
+        (enough && slow as f64 / inside.len() as f64 >= rate).then_some(Cause::SlowCalls {
+            slow: slow as u64,
+            calls: inside.len() as u64,
+        })
+    }
+
+    fn too_many_failed(&self) -> Option<Cause> {
+        let in_a_row = self.calls.iter().rev().take_while(|call| call.failed).count() as u32;
         if self.config.failures_in_a_row.is_some_and(|limit| in_a_row >= limit) {
             return Some(Cause::FailuresInARow(in_a_row));
         }
@@ -142,15 +192,8 @@ impl Model {
             min_calls,
             window,
         } = self.config.failure_rate?;
-        let inside: Vec<_> = match window {
-            RateWindow::Calls(size) => self.calls.iter().rev().take(size as usize).collect(),
-            RateWindow::Time(length) => {
-                let width = nanos(length) / BUCKETS as u64;
-                let is_inside = |at: u64| at / width + BUCKETS as u64 > self.now / width;
-                self.calls.iter().filter(|(_, at)| is_inside(*at)).collect()
-            }
-        };
-        let failures = inside.iter().filter(|(failed, _)| *failed).count();
+        let inside = self.inside(window);
+        let failures = inside.iter().filter(|call| call.failed).count();
         let enough = inside.len() >= min_calls as usize;
         (enough && failures as f64 / inside.len() as f64 >= rate).then_some(Cause::FailureRate {
             failures: failures as u64,
@@ -219,6 +262,7 @@ prop_compose! {
     fn any_config()(
         failures_in_a_row in prop::option::of(1u32..5),
         failure_rate in prop::option::of(any_rate()),
+        slow_calls in prop::option::of((any_rate(), 1u64..60)),
         open_for in 1u64..100,
         cap in prop::option::of(1u64..10),
         probes in 1u32..4,
@@ -227,6 +271,12 @@ prop_compose! {
         BreakerConfig {
             failures_in_a_row: if failure_rate.is_none() { failures_in_a_row.or(Some(2)) } else { failures_in_a_row },
             failure_rate,
+            slow_calls: slow_calls.map(|(FailureRate { rate, min_calls, window }, millis)| SlowCalls {
+                threshold: Duration::from_millis(millis),
+                rate,
+                min_calls,
+                window,
+            }),
             open_for: Duration::from_millis(open_for),
             max_open_for: cap.map(|times| Duration::from_millis(open_for * times)),
             jitter: 0.0,
@@ -300,7 +350,7 @@ proptest! {
                         Outcome::Failure => breaker.record_failure(),
                         Outcome::Neutral => false,
                     };
-                    let expected = model.state == State::Closed && model.count(outcome);
+                    let expected = model.state == State::Closed && model.count(outcome, model.now);
                     prop_assert_eq!(opened, expected);
                 }
                 Step::Advance(by) => {

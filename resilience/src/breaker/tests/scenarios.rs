@@ -450,3 +450,88 @@ fn senseless_settings_are_refused_by_name() {
         assert!(error.to_string().contains(&format!("`{option}` ")), "{error}");
     }
 }
+
+fn slow_rule() -> BreakerConfig {
+    let threshold = Duration::from_millis(100);
+    BreakerConfig::default().with_slow_calls(threshold, 0.5, 4, RateWindow::Calls(4))
+}
+
+/// A call that succeeds after so many milliseconds. Whether it opened the circuit.
+fn succeed_after(breaker: &CircuitBreaker, clock: &Clock, millis: u64) -> bool {
+    let permit = breaker.try_acquire().unwrap();
+    clock.advance(Duration::from_millis(millis));
+    permit.record(Outcome::Success)
+}
+
+#[test]
+fn slow_successes_open_it_at_their_rate() {
+    let (breaker, clock) = breaker(slow_rule());
+    let mut events = breaker.events();
+    for millis in [500, 500, 99] {
+        assert!(!succeed_after(&breaker, &clock, millis), "below the minimum volume");
+    }
+    assert!(
+        !succeed_after(&breaker, &clock, 0),
+        "a fast call opens nothing, though 2 of 4 were slow"
+    );
+    assert!(
+        succeed_after(&breaker, &clock, 100),
+        "the first slow one has left the window: 2 of 4"
+    );
+    assert_eq!(breaker.state(), State::Open);
+    assert_eq!(events.try_recv().unwrap().cause, Cause::SlowCalls { slow: 2, calls: 4 });
+}
+
+#[test]
+fn a_slow_probe_reopens_it() {
+    let (breaker, clock) = due(slow_rule());
+    let mut events = breaker.events();
+    assert!(succeed_after(&breaker, &clock, 100));
+    assert_eq!(breaker.state(), State::Open);
+    assert_eq!(events.try_recv().unwrap().cause, Cause::OpenElapsed);
+    assert_eq!(events.try_recv().unwrap().cause, Cause::ProbeSlow);
+    clock.advance(OPEN_FOR);
+    succeed_after(&breaker, &clock, 99);
+    assert_eq!(breaker.state(), State::Closed);
+}
+
+#[test]
+fn a_slow_failure_is_both_and_a_cancelled_call_neither() {
+    let config = slow_rule().without_failures_in_a_row();
+    let (breaker, clock) = breaker(config);
+    for _ in 0..10 {
+        let cancelled = breaker.try_acquire().unwrap();
+        clock.advance(Duration::from_secs(1));
+        drop(cancelled);
+        breaker.record_success();
+    }
+    for opens in [false, true] {
+        let permit = breaker.try_acquire().unwrap();
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(permit.failure(), opens);
+    }
+}
+
+#[test]
+fn senseless_slow_rules_are_refused() {
+    let slow = |threshold, rate, min_calls, window| {
+        let config = BreakerConfig::default().with_slow_calls(threshold, rate, min_calls, window);
+        config.validate().map_err(|error| error.option())
+    };
+    let second = Duration::from_secs(1);
+    assert_eq!(slow(second, 1.0, 10, RateWindow::Calls(10)), Ok(()));
+    assert_eq!(slow(Duration::ZERO, 1.0, 10, RateWindow::Calls(10)), Err("slow_calls"));
+    assert_eq!(slow(second, 0.0, 10, RateWindow::Calls(10)), Err("slow_calls"));
+    assert_eq!(slow(second, f64::NAN, 10, RateWindow::Calls(10)), Err("slow_calls"));
+    assert_eq!(slow(second, 0.5, 0, RateWindow::Calls(10)), Err("min_calls"));
+    assert_eq!(slow(second, 0.5, 11, RateWindow::Calls(10)), Err("min_calls"));
+    assert_eq!(slow(second, 0.5, 1, RateWindow::Time(Duration::ZERO)), Err("window"));
+    let alone = BreakerConfig::default().without_failures_in_a_row();
+    assert!(alone.validate().is_err());
+    assert!(
+        alone
+            .with_slow_calls(second, 0.5, 1, RateWindow::Calls(1))
+            .validate()
+            .is_ok()
+    );
+}

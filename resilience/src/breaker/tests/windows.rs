@@ -12,7 +12,7 @@ use crate::breaker::{
 fn count(calls: impl Iterator<Item = bool>) -> Counts {
     calls.fold(Counts::default(), |counts, failed| Counts {
         calls: counts.calls + 1,
-        failures: counts.failures + u64::from(failed),
+        marked: counts.marked + u64::from(failed),
     })
 }
 
@@ -67,7 +67,7 @@ fn a_step_back_in_time_counts_as_now() {
     let mut window = Window::new(RateWindow::Time(Duration::from_millis(100)));
     window.record(true, || 5_000_000_000);
     window.record(true, || 1_000_000_000);
-    assert_eq!(window.counts(), Counts { calls: 2, failures: 2 });
+    assert_eq!(window.counts(), Counts { calls: 2, marked: 2 });
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn the_end_of_time_does_not_overflow() {
     let mut window = Window::new(RateWindow::Time(Duration::from_millis(10)));
     window.record(true, || u64::MAX - 1);
     window.record(false, || u64::MAX);
-    assert_eq!(window.counts(), Counts { calls: 2, failures: 1 });
-    assert_eq!(window.counts().failure_rate(), 0.5);
+    assert_eq!(window.counts(), Counts { calls: 2, marked: 1 });
+    assert_eq!(window.counts().rate(), 0.5);
 
     let mut endless = Window::new(RateWindow::Time(Duration::MAX));
     endless.record(true, || 0);
@@ -86,8 +86,8 @@ fn the_end_of_time_does_not_overflow() {
 
 #[test]
 fn a_rate_equals_its_literal() {
-    let window = |calls, failures| Counts { calls, failures };
-    assert_eq!(window(100, 7).failure_rate(), 0.07);
-    assert_eq!(window(1000, 29).failure_rate(), 0.029);
-    assert_eq!(window(0, 0).failure_rate(), 0.0);
+    let window = |calls, marked| Counts { calls, marked };
+    assert_eq!(window(100, 7).rate(), 0.07);
+    assert_eq!(window(1000, 29).rate(), 0.029);
+    assert_eq!(window(0, 0).rate(), 0.0);
 }
