@@ -63,6 +63,11 @@ mod publish;
 mod question;
 mod registry;
 mod runtime;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "slots of a concurrency limit are its callers")
+)]
+mod sent;
 mod store_breaker;
 mod summary;
 mod trail;
