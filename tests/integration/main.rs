@@ -2,6 +2,7 @@
 
 mod chain;
 mod chain_model;
+mod disconnect;
 mod instances;
 mod limits;
 mod lockout_api;

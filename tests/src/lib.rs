@@ -80,6 +80,8 @@ mod examples {
     mod failure_modes {}
     #[doc = include_str!("../../docs/src/limits.md")]
     mod limits {}
+    #[doc = include_str!("../../docs/src/disconnect.md")]
+    mod disconnect {}
     #[doc = include_str!("../../docs/src/proxies.md")]
     mod proxies {}
     #[doc = include_str!("../../docs/src/architecture.md")]
