@@ -37,7 +37,15 @@ async fn a_reset_stream_drops_its_handler_and_no_other() {
 
 #[tokio::test]
 async fn a_closed_connection_drops_all_its_handlers() {
-    let mut scene = Scene::watched(guarded, memory()).await;
+    all_are_dropped(Scene::watched(guarded, memory()).await).await;
+}
+
+#[tokio::test]
+async fn here_it_needs_no_listener() {
+    all_are_dropped(Scene::on(TcpListener::bind("127.0.0.1:0"), guarded, memory()).await).await;
+}
+
+async fn all_are_dropped(mut scene: Scene) {
     let (mut client, driver) = connect(&scene).await;
     let _streams = [ask(&mut client), ask(&mut client)];
     scene.expect(&[Event::Began, Event::Began]).await;
