@@ -29,7 +29,7 @@ async fn it_may_stand_inside_others_or_around_them() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_unix_socket_works_and_its_closes_are_not_noticed() {
+async fn clients_of_a_unix_socket_are_served() {
     use poem::listener::UnixListener;
 
     let directory = tempfile::tempdir().unwrap();
