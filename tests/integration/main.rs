@@ -2,6 +2,7 @@
 
 mod chain;
 mod chain_model;
+mod disconnect;
 mod errors;
 mod inbound;
 mod instances;

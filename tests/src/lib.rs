@@ -92,6 +92,8 @@ mod examples {
     mod outbound {}
     #[doc = include_str!("../../docs/src/limits.md")]
     mod limits {}
+    #[doc = include_str!("../../docs/src/disconnect.md")]
+    mod disconnect {}
     #[doc = include_str!("../../docs/src/proxies.md")]
     mod proxies {}
     #[doc = include_str!("../../docs/src/architecture.md")]

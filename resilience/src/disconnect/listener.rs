@@ -18,7 +18,8 @@ pub trait DisconnectExt: Listener + Sized {
     /// Drops guarded handlers of this listener's connections when their client has gone.
     ///
     /// TLS may be added before or after it. What replaces a connection's addresses, such as the PROXY protocol, belongs
-    /// before it. For an acceptor there is [`CancelOnDisconnect::new`].
+    /// before it. One in a stack of listeners is enough: with two, each connection looks like two of the same addresses,
+    /// and none is watched. For an acceptor there is [`CancelOnDisconnect::new`].
     #[must_use]
     fn cancel_on_disconnect(self) -> CancelOnDisconnect<Self> {
         CancelOnDisconnect::new(self)

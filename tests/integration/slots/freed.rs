@@ -18,10 +18,14 @@ async fn ends(request: &poem::Request) -> poem::Result<Response> {
         Some("slow") => std::future::pending().await,
         Some("events") => Ok(Response::builder().content_type("text/event-stream").body(endless())),
         Some("stream") => Ok(Response::builder().body(endless())),
-        Some("sized") => Ok(Response::builder().body("twelve bytes")),
+        Some("small") => Ok(Response::builder().body("twelve bytes")),
+        Some("large") => Ok(Response::builder().body("x".repeat(LARGE))),
         _ => Ok(().into()),
     }
 }
+
+/// More than a socket takes from whoever reads or not.
+const LARGE: usize = 100_000;
 
 fn endless() -> Body {
     Body::from_bytes_stream(stream::repeat_with(|| Ok::<_, std::io::Error>("more ")))
@@ -71,14 +75,19 @@ async fn a_caller_that_goes_frees_it_wherever_its_request_is() {
 #[tokio::test(start_paused = true)]
 async fn it_is_held_until_the_body_has_been_sent() {
     let (app, limit) = ending();
-    let response = app.get_response(request("sized")).await;
+    let response = app.get_response(request("large")).await;
     assert_eq!(limit.in_flight(), 1, "nothing has been sent");
     assert_eq!(app.get_response(request("")).await.status().as_u16(), 503);
+    assert_eq!(response.into_body().into_string().await.expect("a text").len(), LARGE);
+    assert_eq!(limit.in_flight(), 0);
+
+    // What is as good as sent is not waited for.
+    let response = app.get_response(request("small")).await;
+    assert_eq!(limit.in_flight(), 0);
     assert_eq!(
         response.into_body().into_string().await.expect("a text"),
         "twelve bytes"
     );
-    assert_eq!(limit.in_flight(), 0);
 
     // Dropped half-way, as by a client that hangs up.
     let mut body = app
