@@ -38,10 +38,14 @@
 //! headers tell of both, and a deadline can only be shortened.
 
 mod endpoint;
+mod pipeline;
 
 use std::{sync::Arc, time::Duration};
 
-pub use self::endpoint::{Inbound, InboundEndpoint};
+pub use self::{
+    endpoint::{Inbound, InboundEndpoint},
+    pipeline::{InboundPipeline, Once, PipelineEndpoint},
+};
 pub use crate::policy::{Key, KeyFn, Mode, RateLimit};
 use crate::{
     bound::Bound,
