@@ -166,7 +166,7 @@ impl Estimator {
                 true => (limit * GROWTH).max(1.0),
                 false => 0.0,
             };
-            limit = limit * gradient + growth;
+            limit = (limit * gradient + growth).clamp(self.floor, self.ceiling);
             self.slow_start &= !slowed;
             self.highest = self.highest.max(limit);
             is_another |= slowed && limit < self.highest / 2.0;
