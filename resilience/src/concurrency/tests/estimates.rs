@@ -73,7 +73,7 @@ fn a_slower_service_falls_to_the_floor_at_worst() {
     service.serve(500, 10 * MS, false);
     let mut latency = 10 * MS;
     for _ in 0..20 {
-        latency = latency * 2;
+        latency *= 2;
         assert!(service.serve(400, latency, false) >= 3);
     }
 }
