@@ -76,6 +76,7 @@ struct Median {
 struct Window {
     /// When the present limit came into force.
     since: u64,
+    /// When the window before it ended.
     opened: u64,
     latencies: Vec<u64>,
     failures: usize,
