@@ -29,7 +29,8 @@
 //!
 //! # Rules
 //!
-//! - At most the limit is in flight, exactly, whatever the concurrency.
+//! - At most the limit is in flight, exactly, whatever the concurrency. An adaptive limit that shrinks lets those finish
+//!   that are.
 //! - Places go by [`Priority`], then to who came first. Nobody overtakes a waiter of the same or a higher priority.
 //! - A waiter that has gone, or whose time is spent, is skipped. Its time is the queue timeout or what is left of the
 //!   caller's [deadline](mod@crate::deadline), whichever is less.
