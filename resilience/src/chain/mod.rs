@@ -115,7 +115,7 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
             let refused = outcome.as_ref().err().and_then(error::refusal_in);
             let end = refused.as_ref().map_or(end, End::of);
             if let Some(slot) = &mut slot {
-                slot.served(concurrency::served(end, &outcome));
+                slot.served(concurrency::served(end));
             }
             if let Some(entered) = entered.filter(|_| end == End::Answered) {
                 Box::pin(entered.settle(LoginOutcome::of(&outcome))).await;

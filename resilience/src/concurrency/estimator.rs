@@ -76,6 +76,7 @@ struct Median {
 struct Window {
     /// When the present limit came into force.
     since: u64,
+    /// When the window before it ended.
     opened: u64,
     latencies: Vec<u64>,
     failures: usize,
@@ -166,7 +167,7 @@ impl Estimator {
                 true => (limit * GROWTH).max(1.0),
                 false => 0.0,
             };
-            limit = limit * gradient + growth;
+            limit = (limit * gradient + growth).clamp(self.floor, self.ceiling);
             self.slow_start &= !slowed;
             self.highest = self.highest.max(limit);
             is_another |= slowed && limit < self.highest / 2.0;

@@ -29,10 +29,11 @@
 //!
 //! # Rules
 //!
-//! - At most the limit is in flight, exactly, whatever the concurrency.
+//! - At most the limit is in flight, exactly, whatever the concurrency. An adaptive limit that shrinks lets those finish
+//!   that are.
 //! - Places go by [`Priority`], then to who came first. Nobody overtakes a waiter of the same or a higher priority.
 //! - A waiter that has gone, or whose time is spent, is skipped. Its time is the queue timeout or what is left of the
-//!   caller's [deadline](crate::deadline), whichever is less.
+//!   caller's [deadline](mod@crate::deadline), whichever is less.
 //! - A full queue sheds the newest waiter of the lowest priority to let in a request of a higher one. If there is none
 //!   the newcomer is refused. Both hear of it at once.
 //! - A waiter costs memory only while it waits, and at most [`queue`](ConcurrencyConfig::with_queue) of them do.
@@ -133,7 +134,7 @@ impl ConcurrencyLimit {
     }
 
     /// Takes a place, and waits for one in the queue if need be: for the queue timeout at most, and not beyond the
-    /// enclosing [deadline](crate::deadline) if there is one.
+    /// enclosing [deadline](mod@crate::deadline) if there is one.
     ///
     /// # Errors
     ///

@@ -87,16 +87,12 @@ impl From<&Concurrency> for ConcurrencyConfig {
     }
 }
 
-/// What the handler's work says to an adaptive limit: how long an answer took, or that there was none in time. One that
-/// failed says nothing, since failing is quick, nor does a client that has gone.
-pub(crate) fn served(end: End, outcome: &poem::Result<poem::Response>) -> Outcome {
-    let status = match outcome {
-        Ok(response) => response.status(),
-        Err(error) => error.status(),
-    };
+/// What the handler's work says to an adaptive limit: how long an answer took, whatever it says, or that there was none in
+/// time. A client that has gone says nothing.
+pub(crate) const fn served(end: End) -> Outcome {
     match end {
+        End::Answered => Outcome::Success,
         End::OutOfTime => Outcome::Failure,
-        End::Answered if !status.is_server_error() => Outcome::Success,
-        End::Answered | End::ClientGone => Outcome::Neutral,
+        End::ClientGone => Outcome::Neutral,
     }
 }
