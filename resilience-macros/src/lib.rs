@@ -10,6 +10,7 @@ mod expand;
 mod guards;
 mod handler;
 mod model;
+mod outbound;
 mod value;
 
 use proc_macro2::TokenStream;
@@ -168,6 +169,12 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 #[proc_macro_attribute]
 pub fn resilient(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     guarded(attribute.into(), item.into()).into()
+}
+
+/// Puts strategies around a call to a dependency.
+#[proc_macro_attribute]
+pub fn outbound(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    outbound::outbound(attribute.into(), item.into()).into()
 }
 
 /// The guarded handler; or all mistakes, and the item without its guards.
