@@ -6,5 +6,6 @@ mod instances;
 mod limits;
 mod lockout_api;
 mod outage;
+mod outbound;
 mod redis_store;
 mod store_contract;

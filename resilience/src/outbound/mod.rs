@@ -7,13 +7,17 @@ use std::{future::Future, pin::Pin};
 
 use crate::{
     dependency::Dependencies,
-    pipeline::{Breaker, Bulkhead, Deadline, Pipeline, Retries},
+    pipeline::{Bulkhead, Deadline, Pipeline, Retries},
 };
 
 mod functions;
+mod layers;
 mod spec;
 
-use self::functions::By;
+use self::{
+    functions::By,
+    layers::{Attempt, Counted, Late},
+};
 pub use self::{
     functions::{Again, AnswersFor, Judges, NoFallback, TakesRejections, copy},
     spec::{Outbound, OutboundBulkhead, OutboundRetry},
@@ -46,12 +50,18 @@ where
     // By name at each call: which breaker a name stands for depends on the registry around this very call.
     let dependencies = Dependencies::current();
     let judge = By(classify);
+    let late = Late::default();
+    let breaker = spec.breaker(&dependencies).map(|breaker| Counted {
+        breaker,
+        classifier: judge,
+        late: &late,
+    });
     let pipeline = Pipeline::builder()
         .layer(spec.timeout.map(Deadline::new))
         .layer(spec.retry(&dependencies).map(|retry| Retries::new(retry, judge)))
-        .layer(spec.breaker(&dependencies).map(|breaker| Breaker::new(breaker, judge)))
+        .layer(breaker)
         .layer(spec.bulkhead(&dependencies).map(Bulkhead::new))
-        .layer(spec.attempt_timeout.map(Deadline::new))
+        .layer(Attempt::new(spec.attempt_timeout, spec.timeout, &late))
         .build();
     // Without a type that the compiler looks into: fns with strategies call each other, and the layers of all of them in
     // one future soon exceed its recursion limit.
