@@ -57,7 +57,7 @@ impl<T: Send, E: Send, K: Kinds> Layer<T, E, K> for Attempt<'_> {
             return Err(PipelineError::Timeout(DeadlineExceeded));
         }
         match deadline::scope(self.budget, next.run()).await {
-            Ok(result) => result.map_err(PipelineError::widen),
+            Ok(result) => result.map_err(PipelineError::widen::<Self::Kinds>),
             Err(late) => {
                 let now = Instant::now();
                 let request_is_over = self.request.is_some_and(|end| end <= now);
@@ -92,6 +92,6 @@ impl<T: Send, E: Send, K: Kinds, C: Classify<T, E>> Layer<T, E, K> for Counted<'
             // Time that ran out before, or a refusal of the bulkhead.
             Err(_) => Outcome::Neutral,
         });
-        result.map_err(PipelineError::widen)
+        result.map_err(PipelineError::widen::<Self::Kinds>)
     }
 }
