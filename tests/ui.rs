@@ -17,6 +17,7 @@ fn ui() {
         "guard",
         "placement",
         "several",
+        "outbound",
     ] {
         cases.compile_fail(format!("ui/{topic}/*.rs"));
     }

@@ -64,7 +64,7 @@ pub(crate) fn expand(policy: &Policy, handler: &Handler) -> TokenStream {
 }
 
 /// The path of the runtime's private surface, whatever name its crate has here.
-fn private() -> TokenStream {
+pub(crate) fn private() -> TokenStream {
     let name = match crate_name("resilience") {
         Ok(FoundCrate::Name(name)) => Ident::new(&name, Span::call_site()),
         // Its own doctests and examples; also builds without Cargo, where the name is all there is to go by.
@@ -381,7 +381,7 @@ fn deadline(deadline: Option<Duration>, private: &TokenStream) -> Option<TokenSt
     })
 }
 
-fn duration(duration: Duration, private: &TokenStream) -> TokenStream {
+pub(crate) fn duration(duration: Duration, private: &TokenStream) -> TokenStream {
     // Bounded to 366 days when it was parsed.
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     quote!(#private::Duration::from_millis(#millis))

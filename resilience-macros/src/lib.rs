@@ -1,7 +1,8 @@
-//! The `#[resilient]` attribute of the crate `resilience`, which re-exports it. Use it from there.
+//! The `#[resilient]` and `#[outbound]` attributes of the crate `resilience`, which re-exports them. Use them from there.
 //!
 //! The pipeline, one file a step: `args` (tokens to spanned entries), `value` (typed values), `model` (a policy that
-//! cannot hold nonsense) and `handler` (the fn), `check` (rules across guards and fn), `expand` (code).
+//! cannot hold nonsense) and `handler` (the fn), `check` (rules across guards and fn), `expand` (code). `outbound` goes the
+//! same way in a folder of its own.
 
 mod args;
 mod check;
@@ -10,6 +11,7 @@ mod expand;
 mod guards;
 mod handler;
 mod model;
+mod outbound;
 mod value;
 
 use proc_macro2::TokenStream;
@@ -189,6 +191,126 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 #[proc_macro_attribute]
 pub fn resilient(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     guarded(attribute.into(), item.into()).into()
+}
+
+/// Puts strategies around a call to a dependency: a breaker, a time, retries, a bound on what is in flight, a fallback.
+///
+/// The attribute stands above any `async fn` that returns a `Result`, methods, associated and generic fns included:
+///
+/// ```
+/// # use resilience::outbound;
+/// # #[derive(Clone)] struct Order;
+/// # struct Client;
+/// # impl Client { async fn quote(&self, _: &Order) -> std::io::Result<u32> { Ok(7) } }
+/// #[derive(Debug)]
+/// enum PaymentError {
+///     Io(std::io::Error),
+///     /// The call was refused, or late.
+///     Refused(resilience::Error),
+/// }
+/// # impl From<std::io::Error> for PaymentError { fn from(error: std::io::Error) -> Self { Self::Io(error) } }
+///
+/// impl From<resilience::Error> for PaymentError {
+///     fn from(error: resilience::Error) -> Self {
+///         Self::Refused(error)
+///     }
+/// }
+///
+/// #[outbound(breaker = "payments", timeout = "500ms", retry(2), fallback = cached_quote)]
+/// async fn quote(client: &Client, order: Order) -> Result<u32, PaymentError> {
+///     Ok(client.quote(&order).await?)
+/// }
+///
+/// async fn cached_quote(_: PaymentError) -> Result<u32, PaymentError> {
+///     Ok(42)
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() { assert_eq!(quote(&Client, Order).await.unwrap(), 7); }
+/// ```
+///
+/// The body becomes a block of its own, one for each attempt: `?` and `return` end the attempt, and what it returned is
+/// counted and judged. Docs, visibility, generics and all other attributes stay as they are.
+///
+/// # Options
+///
+/// They may be written in any order, each once. Numbers and texts are literals, so that the compiler can check them; all
+/// mistakes of one attribute are reported in one compile.
+///
+/// | option | what it does | bounds |
+/// |---|---|---|
+/// | `breaker = "payments"` | refuses while the circuit of this dependency is open, with `circuit_open` | a [name](macro@resilient#names) |
+/// | `timeout = "500ms"` | the time of the whole call, waits included; then it is dropped, with `timeout` | 1 ms to 1 h |
+/// | `attempt_timeout = "200ms"` | the time of each attempt; needs `retry` | 1 ms to 1 h |
+/// | `retry(3)` | makes a failed call again, up to this many times | 1 to 20 |
+/// | `bulkhead(16)` | at most so many in flight; others are refused with `overloaded` | 1 to 1,048,576 |
+/// | `fallback = path::to::fn` | an `async fn(E) -> Result<T, E>`, which answers in the place of every error | |
+/// | `classify = path::to::fn` | a `fn(Result<&T, &E>) -> Verdict`, which says what the breaker counts and what is tried again; needs `breaker` or `retry` | |
+///
+/// `retry` takes:
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `backoff` | the longest first wait, 1 ms to 1 h; each later one is up to twice as long | `"50ms"` |
+/// | `max_backoff` | the longest wait of all, `backoff` to 1 h | `"2s"` |
+/// | `budget` | the name of the retry budget that bounds the retries of all calls together | the breaker's name, else this fn's own |
+///
+/// `bulkhead` takes:
+///
+/// | option | value | default |
+/// |---|---|---|
+/// | `queue` | how many may wait for a place, 1 to 1,048,576 | none |
+/// | `queue_timeout` | how long they may, 1 ms to 10 minutes; needs `queue` | `"100ms"` |
+/// | `name` | shares the places among all fns that use this name with the same numbers | the breaker's name, else this fn's own |
+///
+/// Without `classify` an `Ok` is a success, and an `Err` a failure that may be tried again: retry only what may safely
+/// happen twice.
+///
+/// # Order
+///
+/// However the options are written, from the outermost to the call:
+///
+/// `fallback` → `timeout` → `retry` → `breaker` → `bulkhead` → `attempt_timeout` → the body
+///
+/// - The fallback answers for everything, rejections included, and has time of its own.
+/// - The timeout bounds what the caller waits for: all attempts and the waits between them.
+/// - The breaker and the bulkhead stand inside the retries: the breaker counts what the dependency really answered, and
+///   one that opens in the midst of a call ends it; no place is held through a wait.
+/// - The bulkhead stands inside the breaker: nobody queues for a dependency that is known to be down.
+/// - The time of an attempt begins when it has its place, so that a queue of ours is not taken for slowness of theirs.
+///
+/// Another order is a `resilience::pipeline::Pipeline`, written out.
+///
+/// # Dependencies by name
+///
+/// All fns with the same breaker name share one breaker, one retry budget and, with the same numbers, one bulkhead. They
+/// come from the `Dependencies` of the enclosing `scope`, else from the one of the process; their settings are made there.
+///
+/// # What the fn has to be
+///
+/// - Its error type takes our rejections: it has `From<resilience::Error>`, as `resilience::Error`, `poem::Error`,
+///   `anyhow::Error` and `Box<dyn std::error::Error + Send + Sync>` do.
+/// - Its future and what it returns can be sent between threads.
+/// - With `retry`, arguments by value are `Clone`, and each attempt has a copy; `self` is `&self`, and `&mut` arguments are
+///   refused, since an attempt that failed would have changed them.
+/// - It is a fn with a body, and not the product of another macro: under `#[async_trait]` it would not be `async` any more.
+///
+/// # Cancel safety
+///
+/// Dropping the call drops the attempt under way and gives back what it holds. The breaker counts it as neutral.
+///
+/// # Errors
+///
+/// The compiler refuses, among others: an attribute without options, unknown options and the same one twice, numbers and
+/// durations that are zero or absurd, names that are taken by the breakers before the store, a fn that is not `async` or
+/// returns no `Result` (judged by name where that suffices), `#[handler]` under it, a fallback or a classifier of the wrong
+/// shape, and what cannot fit into the `timeout`:
+///
+/// - an `attempt_timeout` longer than it, or all attempts of it together (`attempt_timeout` times `retry` plus one);
+/// - waits between the attempts that take as long on average, half the longest ones together;
+/// - a `queue_timeout` that leaves no time.
+#[proc_macro_attribute]
+pub fn outbound(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    outbound::outbound(attribute.into(), item.into()).into()
 }
 
 /// The guarded handler; or all mistakes, and the item without its guards.

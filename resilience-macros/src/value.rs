@@ -273,7 +273,7 @@ const UNITS: [(&str, u64); 5] = [
 ];
 
 /// A number of `things`; `zero` says why it cannot be none.
-fn count(value: &Value, what: &str, things: &str, example: &str, zero: &str) -> Result<NonZeroU32> {
+pub(crate) fn count(value: &Value, what: &str, things: &str, example: &str, zero: &str) -> Result<NonZeroU32> {
     let number = match literal(value) {
         Some(Lit::Int(number)) => integer(value, what, &number)?,
         Some(Lit::Float(_)) => {
@@ -315,7 +315,7 @@ fn integer(value: &Value, what: &str, number: &LitInt) -> Result<u32> {
 }
 
 /// A duration that needs its unit.
-fn duration(value: &Value) -> Result<Duration> {
+pub(crate) fn duration(value: &Value) -> Result<Duration> {
     match literal(value) {
         Some(Lit::Str(text)) => parse_duration(value, &text.value()),
         Some(Lit::Int(number)) if !number.base10_digits().starts_with('-') => {
@@ -348,7 +348,13 @@ fn parse_duration(value: &Value, text: &str) -> Result<Duration> {
     Ok(millis.map_or(Duration::MAX, Duration::from_millis))
 }
 
-fn bounded(value: &Value, what: &str, duration: Duration, max: Duration, max_text: &str) -> Result<Duration> {
+pub(crate) fn bounded(
+    value: &Value,
+    what: &str,
+    duration: Duration,
+    max: Duration,
+    max_text: &str,
+) -> Result<Duration> {
     if duration.is_zero() {
         Err(value.error(format!(
             "a {what} cannot be zero: write one between 1 ms and {max_text}"

@@ -9,6 +9,8 @@ pub use crate::{
     chain::run,
     concurrency::Priority,
     guard::Guard,
+    outbound::{NoFallback, Outbound, OutboundBulkhead, OutboundRetry, again, copy, none, once},
+    pipeline::AnyError,
     policy::{
         AccountField, Algorithm, Auth, BreakerChoice, Concurrency, Flag, Key, KeyFn, Lockout, LockoutKey, Mode,
         OnOutage, Policy, RateLimit,

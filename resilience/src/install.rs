@@ -134,7 +134,11 @@ impl<E: Endpoint> Endpoint for ResilienceEndpoint<E> {
             slot: Mutex::default(),
         });
         request.extensions_mut().insert(Arc::clone(&plant));
-        let outcome = self.inner.call(request).await.map(IntoResponse::into_response);
+        let outcome = match &self.resilience.runtime.dependencies {
+            None => self.inner.call(request).await,
+            Some(own) => Box::pin(own.scope(self.inner.call(request))).await,
+        };
+        let outcome = outcome.map(IntoResponse::into_response);
         let headers = std::mem::take(&mut *plant.slot());
         let is_ours = |error: &poem::Error| error::refusal_in(error).is_some();
         if headers.is_empty() && !outcome.as_ref().is_err_and(is_ours) {

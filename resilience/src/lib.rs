@@ -50,7 +50,9 @@ pub mod guard;
 pub mod inbound;
 pub mod lockout;
 pub mod pipeline;
-// Public for the code that the attribute generates, and not for anybody to write by hand.
+// Public for the code that the attributes generate, and not for anybody to write by hand.
+#[doc(hidden)]
+pub mod outbound;
 #[doc(hidden)]
 pub mod policy;
 pub mod store;
@@ -58,6 +60,7 @@ pub mod store;
 mod bound;
 mod builder;
 mod chain;
+mod dependency;
 mod fields;
 mod install;
 mod limits;
@@ -76,12 +79,13 @@ mod unlock;
 #[doc(hidden)]
 pub mod __private;
 
-pub use resilience_macros::resilient;
+pub use resilience_macros::{outbound, resilient};
 
 pub use crate::{
     body::ErrorBody,
     builder::{BuildError, Builder, LimitsFileError},
     client::ProxyHeader,
+    dependency::{Dependencies, DependencyError},
     error::{Error, describe},
     guard::{auth::Identity, lockout::LoginOutcome},
     install::ResilienceEndpoint,

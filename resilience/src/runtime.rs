@@ -25,6 +25,7 @@ use crate::{
     client::Callers,
     concurrency::ConcurrencyLimit,
     deadline::DeadlineHeader,
+    dependency::Dependencies,
     guard::{auth::Authenticator, concurrency::PriorityOf, flag::LastKnown, lockout::BodyBounds, rate_limit::Blocked},
     limits::{self, Limits, NamedLimits},
     lockout::{InvalidLockout, Lockout, LockoutConfig},
@@ -189,6 +190,13 @@ impl Resilience {
         Lockout::new(&self.runtime, name, config)
     }
 
+    /// What the app's `#[outbound]` fns call, by name: the registry that the builder was given, else the process's.
+    #[must_use]
+    pub fn dependencies(&self) -> Dependencies {
+        let own = self.runtime.dependencies.clone();
+        own.unwrap_or_else(|| Dependencies::global().clone())
+    }
+
     /// Publishes counts and samples to the `metrics` recorder now. They are published every second by themselves; call
     /// this before a scrape that must see the latest.
     #[cfg(feature = "metrics")]
@@ -315,6 +323,8 @@ pub(crate) struct Runtime {
     /// Quotas by name.
     pub(crate) limits: NamedLimits,
     pub(crate) observer: Observer,
+    /// What the app calls, if it has a registry of its own.
+    pub(crate) dependencies: Option<Dependencies>,
     /// Settlements of attempts that wait for the store, at most.
     pub(crate) unsettled: Semaphore,
     last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
@@ -367,12 +377,19 @@ impl Runtime {
             insurance,
             limits,
             observer: Observer::default(),
+            dependencies: None,
             unsettled: Semaphore::new(1_024),
             last_known: Mutex::default(),
             bound: Vec::new(),
             strays: Mutex::default(),
             inbound: Mutex::default(),
         }
+    }
+
+    /// Gives the app a registry of its own for what it calls.
+    pub(crate) fn with_dependencies(mut self, dependencies: Option<Dependencies>) -> Self {
+        self.dependencies = dependencies;
+        self
     }
 
     /// Binds the policies that registered themselves. The runtime serves after this.

@@ -9,6 +9,7 @@ mod instances;
 mod limits;
 mod lockout_api;
 mod outage;
+mod outbound;
 mod redis_store;
 mod slots;
 mod store_contract;

@@ -37,7 +37,7 @@ impl Builder {
         let limits = self.named_limits()?;
         let breakers = StoreBreakers::new(self.breaker, Arc::clone(&store));
         let insurance = MemoryStore::builder().capacity(self.local_capacity).build();
-        Ok(Resilience::new(Runtime::new(
+        let runtime = Runtime::new(
             settings,
             store,
             self.authenticator,
@@ -45,7 +45,8 @@ impl Builder {
             breakers,
             insurance,
             limits,
-        )))
+        );
+        Ok(Resilience::new(runtime.with_dependencies(self.dependencies)))
     }
 
     fn settings(&self) -> Result<Settings, BuildError> {

@@ -16,6 +16,7 @@ use crate::{
     body::ErrorBody,
     breaker::BreakerConfig,
     client::{ExemptIf, InvalidNetwork, Network, ProxyHeader},
+    dependency::Dependencies,
     guard::{auth::Authenticator, concurrency::PriorityOf, lockout::BodyBounds},
     policy::{BreakerChoice, Limit},
     runtime::RateLimitHeaders,
@@ -53,6 +54,7 @@ use crate::{
 /// | [`limit`](Self::limit), [`limits_file`](Self::limits_file) | no quota by name |
 /// | [`rate_limit_headers`](Self::rate_limit_headers) | both families |
 /// | [`error_body`](Self::error_body) | negotiated |
+/// | [`dependencies`](Self::dependencies) | [`Dependencies::global`] |
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -84,6 +86,7 @@ pub struct Builder {
     limits_file: Option<PathBuf>,
     rate_limit_headers: RateLimitHeaders,
     error_body: ErrorBody,
+    dependencies: Option<Dependencies>,
 }
 
 enum Source {
@@ -135,6 +138,7 @@ impl Default for Builder {
             limits_file: None,
             rate_limit_headers: RateLimitHeaders::default(),
             error_body: ErrorBody::default(),
+            dependencies: None,
         }
     }
 }
@@ -245,6 +249,14 @@ impl Builder {
     /// Which rate limit headers answers carry.
     pub fn rate_limit_headers(mut self, families: RateLimitHeaders) -> Self {
         self.rate_limit_headers = families;
+        self
+    }
+
+    /// Gives the app a registry of its own for what its `#[outbound]` fns call, so that two apps in one process share no
+    /// breakers. It holds for all that handlers await; tasks of their own open its
+    /// [`scope`](crate::Dependencies::scope) themselves.
+    pub fn dependencies(mut self, dependencies: Dependencies) -> Self {
+        self.dependencies = Some(dependencies);
         self
     }
 
