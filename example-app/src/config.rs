@@ -25,6 +25,8 @@ pub(crate) struct Config {
     breakers: BreakerChoice,
     trusted_proxies: Vec<Network>,
     limits_file: Option<String>,
+    /// Where the payments service is; `None` asks for a stub of it.
+    pub(crate) payments_url: Option<String>,
 }
 
 /// The key that the embedded store knows, and its user.
@@ -55,6 +57,12 @@ impl Config {
                 Some(other) => return Err(Misuse::value("BREAKERS", other, "`shared` or `per_operation`")),
             },
             limits_file: var("LIMITS_FILE")?,
+            payments_url: match var("PAYMENTS_URL")? {
+                Some(url) if !url.starts_with("http://") => {
+                    return Err(Misuse::of("PAYMENTS_URL", "not an `http://` URL"));
+                }
+                url => url,
+            },
             trusted_proxies: match var("TRUSTED_PROXIES")? {
                 None => Vec::new(),
                 Some(list) => list

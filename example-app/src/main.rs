@@ -3,6 +3,7 @@
 mod admin;
 mod config;
 mod limits;
+mod payments;
 mod routes;
 mod serve;
 mod users;
@@ -22,7 +23,8 @@ use crate::config::{Config, Misuse};
 ///
 /// Settings come from the environment: PORT (3000), HOST (127.0.0.1), REDIS_URL (none: an embedded store),
 /// BREAKERS (shared, or per_operation), API_KEYS (sha256, or plain), TRUSTED_PROXIES (none; networks and addresses,
-/// separated by commas, whose X-Forwarded-For is believed), LIMITS_FILE (none; TOML with quotas by name), RUST_LOG (info).
+/// separated by commas, whose X-Forwarded-For is believed), LIMITS_FILE (none; TOML with quotas by name),
+/// PAYMENTS_URL (none: a stub on a second port), RUST_LOG (info).
 #[derive(Parser)]
 #[command(version)]
 struct Cli {

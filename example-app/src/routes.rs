@@ -13,11 +13,25 @@ use resilience::{Error, Identity, Resilience, resilient};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::users;
+use crate::{
+    payments::{self, Knobs, Payments},
+    users,
+};
 
 /// All routes, guarded.
-pub(crate) fn app(resilience: Resilience, metrics: PrometheusHandle) -> impl Endpoint<Output = Response> + 'static {
-    Route::new()
+///
+/// `knobs` are those of the payments stub, if this process serves it.
+pub(crate) fn app(
+    resilience: Resilience,
+    metrics: PrometheusHandle,
+    payments: Payments,
+    knobs: Option<Knobs>,
+) -> impl Endpoint<Output = Response> + 'static {
+    let mut routes = Route::new();
+    if let Some(knobs) = knobs {
+        routes = routes.at("/demo/payments", payments::demo(knobs));
+    }
+    routes
         .at("/healthz", get(healthz))
         .at("/readyz", get(readyz))
         .at("/metrics", get(metrics_text.data(metrics)))
@@ -25,6 +39,7 @@ pub(crate) fn app(resilience: Resilience, metrics: PrometheusHandle) -> impl End
         .at("/api/catalog", get(catalog))
         .at("/api/search", get(search))
         .at("/api/report", get(report))
+        .at("/api/quote", get(quote.data(payments)))
         .at("/login", post(login))
         .with(resilience)
 }
@@ -90,6 +105,13 @@ struct Report {
 async fn report(Query(report): Query<Report>) -> Json<Value> {
     tokio::time::sleep(Duration::from_millis(report.ms)).await;
     Json(json!({ "ok": true, "ms": report.ms }))
+}
+
+/// A price from the payments service. While that is down the answer is instant; while it is slow, it comes in half a second.
+#[resilient(deadline = "2s")]
+#[handler]
+async fn quote(Data(payments): Data<&Payments>) -> Result<Json<Value>, Error> {
+    Ok(Json(json!({ "quote": payments.quote().await? })))
 }
 
 /// Five wrong passwords lock an account for 15 minutes, and twenty an address: one address cannot lock out everybody, and

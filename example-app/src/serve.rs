@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     config::{Config, DEMO_KEY},
+    payments::{self, Knobs, Payments},
     routes,
 };
 
@@ -36,6 +37,14 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
         .and_then(|address| address.as_socket_addr().copied())
         .ok_or("the listening socket has no address")?;
 
+    let (payments, knobs) = match &config.payments_url {
+        Some(url) => (Payments::at(url.clone()), None),
+        None => {
+            let knobs = Knobs::default();
+            let stub = payments::stub(knobs.clone()).await?;
+            (Payments::at(format!("http://{stub}")), Some(knobs))
+        }
+    };
     tokio::spawn(warn_if_degraded(resilience.clone()));
     println!("listening on http://{address}");
     if config.is_embedded() {
@@ -47,9 +56,19 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     } else {
         println!("keys and flags come from Redis: see `example-app key` and `example-app flag`");
     }
+    if knobs.is_some() {
+        println!("no PAYMENTS_URL: a stub of the payments service answers. Try, and turn its knobs:");
+        println!("  curl -i http://{address}/api/quote");
+        let knobs = r#"{"latency_ms":0,"fail":true}"#;
+        println!("  curl -H 'content-type: application/json' -d '{knobs}' http://{address}/demo/payments");
+    }
 
     Server::new_with_acceptor(acceptor)
-        .run_with_graceful_shutdown(routes::app(resilience, metrics), stop, Some(SHUTDOWN_GRACE))
+        .run_with_graceful_shutdown(
+            routes::app(resilience, metrics, payments, knobs),
+            stop,
+            Some(SHUTDOWN_GRACE),
+        )
         .await?;
     println!("stopped");
     Ok(())

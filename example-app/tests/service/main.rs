@@ -8,6 +8,7 @@ mod operator;
 mod outage;
 mod process;
 mod proxies;
+mod quote;
 mod report;
 mod settings;
 mod shutdown;

@@ -20,6 +20,7 @@ fn what_makes_no_sense_is_named_and_ends_with_2() {
         ("TRUSTED_PROXIES", "10.0.0.0/8 192.168.0.0/16"),
         ("TRUSTED_PROXIES", "0.0.0.0/0"),
         ("REDIS_URL", "localhost:6379"),
+        ("PAYMENTS_URL", "localhost:4000"),
     ] {
         let output = run(&[], &[("PORT", "0"), (name, value)]);
         let error = String::from_utf8(output.stderr).unwrap();

@@ -63,8 +63,8 @@ fn attempt(function: &Function, bindings: &[Binding], private: &TokenStream) -> 
         .iter()
         .map(|Binding { name, pattern }| quote!(let #pattern = #name;));
     // Never true: it tells `?` and `return` in the body what type the block has.
-    let hint = quote_spanned!(span=> if let ::core::option::Option::Some(answer) = #private::none::<#output>() {
-        return answer;
+    let hint = quote_spanned!(span=> if let ::core::option::Option::Some(__resilient_answer) = #private::none::<#output>() {
+        return __resilient_answer;
     });
     quote_spanned!(span=> async move {
         #hint

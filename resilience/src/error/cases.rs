@@ -47,6 +47,7 @@ const BAD_REQUEST: StatusCode = StatusCode::BAD_REQUEST;
 const TOO_LARGE: StatusCode = StatusCode::PAYLOAD_TOO_LARGE;
 const REQUEST_TIMEOUT: StatusCode = StatusCode::REQUEST_TIMEOUT;
 const GATEWAY_TIMEOUT: StatusCode = StatusCode::GATEWAY_TIMEOUT;
+const GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
 const INTERNAL: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
 cases! {
@@ -66,6 +67,7 @@ cases! {
     OVERLOADED = UNAVAILABLE "overloaded" says_when true, "The service is busy.";
     TIMEOUT = GATEWAY_TIMEOUT "timeout", "The request took longer than its deadline.";
     CIRCUIT_OPEN = UNAVAILABLE "circuit_open" says_when true, "A dependency of this service is not available at the moment.";
+    BAD_GATEWAY = GATEWAY "bad_gateway", "A dependency of this service did not answer well.";
     CLIENT_CLOSED_REQUEST = CLIENT_CLOSED "client_closed_request", "The client has gone.";
     NOT_INSTALLED = INTERNAL "resilience_not_installed", "The service is not set up to guard this request.";
     IDENTITY_MISSING = INTERNAL "identity_missing", "The service is not set up to verify this request's caller.";
@@ -138,6 +140,11 @@ impl Error {
 
     pub(crate) fn timeout() -> Self {
         TIMEOUT.into()
+    }
+
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn bad_gateway() -> Self {
+        BAD_GATEWAY.into()
     }
 
     pub(crate) fn client_closed_request() -> Self {

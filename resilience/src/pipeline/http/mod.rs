@@ -203,7 +203,7 @@ impl StdError for ErrorStatus {}
 
 impl From<HttpError> for Error {
     fn from(error: HttpError) -> Self {
-        bad_gateway().with_source(error)
+        Self::bad_gateway().with_source(error)
     }
 }
 
@@ -213,16 +213,8 @@ impl ResponseError for HttpError {
     }
 
     fn as_response(&self) -> poem::Response {
-        bad_gateway().as_response()
+        Error::bad_gateway().as_response()
     }
-}
-
-fn bad_gateway() -> Error {
-    Error::new(
-        StatusCode::BAD_GATEWAY,
-        "bad_gateway",
-        "A dependency of this service did not answer well.",
-    )
 }
 
 /// What [`reqwest::Response`] gains.
