@@ -8,7 +8,7 @@ pub use poem::{Endpoint, Request, Response, Result};
 pub use crate::{
     chain::run,
     guard::Guard,
-    outbound::{NoFallback, Outbound, OutboundBulkhead, OutboundRetry, again, copy, none, once},
+    outbound::{NoFallback, Outbound, OutboundBulkhead, OutboundRetry, again, call, copy, none, once},
     pipeline::AnyError,
     policy::{
         AccountField, Algorithm, Auth, BreakerChoice, Flag, Key, KeyFn, Lockout, LockoutKey, Mode, OnOutage, Policy,
