@@ -9,7 +9,7 @@ pub use crate::{
     chain::run,
     concurrency::Priority,
     guard::Guard,
-    outbound::{NoFallback, Outbound, OutboundBulkhead, OutboundRetry, again, copy, none, once},
+    outbound::{NoFallback, Outbound, OutboundBulkhead, OutboundRetry, again, call, copy, none, once},
     pipeline::AnyError,
     policy::{
         AccountField, Algorithm, Auth, BreakerChoice, Concurrency, Flag, Key, KeyFn, Lockout, LockoutKey, Mode,

@@ -3,15 +3,15 @@
 //! ```text
 //! async fn quote(order: Order) -> Result<Quote, Error> {
 //!     static __RESILIENT_OUTBOUND: Outbound = …;
-//!     again(&__RESILIENT_OUTBOUND, classify, fallback, move || {      with `retry`; without it the block stands alone
+//!     let attempts = again(move || {          or `once`, with the block alone, if there is no `retry`
 //!         let order = copy(&order);
 //!         async move {
 //!             if let Some(answer) = none::<Result<Quote, Error>>() { return answer; }
 //!             let order = order;
-//!             { … }                                                   `?` and `return` end the attempt, and no more
+//!             { … }                           `?` and `return` end the attempt, and no more
 //!         }
-//!     })
-//!     .await
+//!     });
+//!     call(&__RESILIENT_OUTBOUND, attempts, classify, fallback).await
 //! }
 //! ```
 
@@ -35,20 +35,22 @@ pub(crate) fn expand(outbound: &Outbound, function: &Function) -> TokenStream {
     let classify = choice(parsed(outbound.classify.as_ref()), "AnyError", &private);
     let fallback = choice(parsed(outbound.fallback.as_ref()), "NoFallback", &private);
     let attempt = attempt(function, &bindings, &private);
-    let call = if outbound.retry.is_some() {
+    // Errors about what is returned point at the return type.
+    let at_output = respanned(&private, output_span(function));
+    let attempts = if outbound.retry.is_some() {
         let copies = bindings.iter().map(|Binding { name, .. }| {
             let span = name.span().resolved_at(Span::mixed_site());
             quote_spanned!(span=> let #name = #private::copy(&#name);)
         });
-        quote!(#private::again(&__RESILIENT_OUTBOUND, #classify, #fallback, move || { #(#copies)* #attempt }))
+        quote_spanned!(output_span(function)=> #at_output::again(move || { #(#copies)* #attempt }))
     } else {
-        quote!(#private::once(&__RESILIENT_OUTBOUND, #classify, #fallback, #attempt))
+        quote_spanned!(output_span(function)=> #at_output::once(#attempt))
     };
     quote! {
         #(#attributes)*
         #vis #sig {
             static __RESILIENT_OUTBOUND: #private::Outbound = #spec;
-            #call.await
+            #private::call(&__RESILIENT_OUTBOUND, #attempts, #classify, #fallback).await
         }
     }
 }
@@ -56,8 +58,7 @@ pub(crate) fn expand(outbound: &Outbound, function: &Function) -> TokenStream {
 /// One attempt: the body in a block of its own, with the parameters taken apart as the fn does.
 fn attempt(function: &Function, bindings: &[Binding], private: &TokenStream) -> TokenStream {
     let output = function.output().map(erased).unwrap_or(parse_quote!(()));
-    // Errors about what is returned, its own and that of a future which cannot be sent, point at the return type.
-    let span = output.span().resolved_at(Span::mixed_site());
+    let span = output_span(function);
     let body = &function.body;
     let bindings = bindings
         .iter()
@@ -71,6 +72,23 @@ fn attempt(function: &Function, bindings: &[Binding], private: &TokenStream) -> 
         #(#bindings)*
         #body
     })
+}
+
+/// The place of the return type.
+fn output_span(function: &Function) -> Span {
+    let span = function.output().map_or_else(Span::call_site, Spanned::span);
+    span.resolved_at(Span::mixed_site())
+}
+
+/// The tokens at another place.
+fn respanned(tokens: &TokenStream, span: Span) -> TokenStream {
+    let tokens = tokens.clone().into_iter();
+    tokens
+        .map(|mut token| {
+            token.set_span(span);
+            token
+        })
+        .collect()
 }
 
 /// The type with `_` for each `impl Trait`, which has no name in a body.

@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct Late(AtomicBool);
 
 /// The innermost layer: ends an attempt with its own time or with the call's, whichever is first.
-pub(super) struct Attempt<'a> {
+pub(super) struct Timed<'a> {
     budget: Duration,
     /// With less than this no dependency can be blamed.
     least: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Attempt<'a> {
     late: &'a Late,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> Timed<'a> {
     /// `None` for attempts without a time: nothing ends them but their caller.
     pub(super) fn new(attempt: Option<Duration>, call: Option<Duration>, late: &'a Late) -> Option<Self> {
         let (budget, least) = match (attempt, call) {
@@ -48,7 +48,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-impl<T: Send, E: Send, K: Kinds> Layer<T, E, K> for Attempt<'_> {
+impl<T: Send, E: Send, K: Kinds> Layer<T, E, K> for Timed<'_> {
     type Kinds = OrTimeout<K>;
 
     async fn around(&self, _: &Context, next: &mut impl Next<T, E, K>) -> Result<T, PipelineError<E, Self::Kinds>> {

@@ -143,7 +143,7 @@ impl<E, K: Kinds> PipelineError<E, K> {
     }
 
     /// The call's own error, or the rejection as this crate's error.
-    fn split(self) -> Result<E, Error> {
+    pub(crate) fn split(self) -> Result<E, Error> {
         Err(match self {
             Self::Inner(error) => return Ok(error),
             Self::Timeout(late) => late.into().into(),

@@ -12,11 +12,6 @@ async fn text() -> Result<u32, Error> {
     Ok(1)
 }
 
-#[outbound(timeout = "1s", fallback = nowhere)]
-async fn unknown() -> Result<u32, Error> {
-    Ok(1)
-}
-
 fn main() {
     drop((closure(), text()));
 }
