@@ -88,12 +88,8 @@ mod examples {
     mod own_guard {}
     #[doc = include_str!("../../docs/src/failure_modes.md")]
     mod failure_modes {}
-    #[doc = include_str!("../../docs/src/outbound.md")]
-    mod outbound {}
     #[doc = include_str!("../../docs/src/limits.md")]
     mod limits {}
-    #[doc = include_str!("../../docs/src/disconnect.md")]
-    mod disconnect {}
     #[doc = include_str!("../../docs/src/proxies.md")]
     mod proxies {}
     #[doc = include_str!("../../docs/src/architecture.md")]
