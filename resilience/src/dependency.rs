@@ -21,7 +21,7 @@ use crate::{
 
 /// The breakers, retry budgets and bulkheads of the services that this one calls. Clones are handles on one registry.
 ///
-/// [`#[outbound]`](crate::outbound) finds its breaker here by the name that it is given, so that all fns which call
+/// [`#[outbound]`](macro@crate::outbound) finds its breaker here by the name that it is given, so that all fns which call
 /// `payments` learn from each other. It looks in the registry of the enclosing [`scope`](Self::scope), else in the
 /// [`global`](Self::global) one.
 ///

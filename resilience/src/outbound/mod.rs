@@ -1,4 +1,4 @@
-//! What [`#[outbound]`](crate::outbound) expands to: constant data, and one call.
+//! What [`#[outbound]`](macro@crate::outbound) expands to: constant data, and one call.
 //!
 //! Public for generated code, and for nobody to write by hand: whoever wants this in an expression builds a
 //! [`Pipeline`](crate::pipeline::Pipeline).
