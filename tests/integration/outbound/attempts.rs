@@ -31,7 +31,8 @@ fn judge(answer: Result<&u32, &Failure>) -> Verdict {
 
 #[outbound(breaker = "payments", fallback = cached)]
 async fn with_fallback(answer: Answer) -> Answer {
-    Ok(answer?)
+    let answer = answer?;
+    Ok(answer)
 }
 
 async fn cached(error: Failure) -> Answer {
