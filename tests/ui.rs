@@ -18,6 +18,7 @@ fn ui() {
         "placement",
         "several",
         "outbound",
+        "inbound",
     ] {
         cases.compile_fail(format!("ui/{topic}/*.rs"));
     }

@@ -35,7 +35,7 @@
 //! |---|---|
 //! | `tls` | `rediss://` URLs, through rustls |
 //! | `metrics` | outcomes, breaker states and store latency through the `metrics` facade |
-//! | `reqwest` | [`pipeline::http`]: what `reqwest`'s answers say to a pipeline, and the deadline as a header |
+//! | `reqwest` | the module `pipeline::http`: what `reqwest`'s answers say to a pipeline, and the deadline as a header |
 //! | `testing` | the module `testing`: a store and a clock that a test drives |
 
 pub mod body;

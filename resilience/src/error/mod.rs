@@ -21,7 +21,7 @@ use crate::body::BodyFormat;
 
 /// A refusal, with everything that its answer needs: a stable code, an HTTP status and when to try again.
 ///
-/// Guards of your own return it, and a handler may too: it is a poem [`ResponseError`].
+/// Guards of your own return it, and a handler may too: it is a poem [`ResponseError`](poem::error::ResponseError).
 ///
 /// ```
 /// use poem::http::StatusCode;

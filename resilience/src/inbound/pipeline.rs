@@ -113,7 +113,7 @@ impl<L> fmt::Debug for InboundPipeline<L> {
 
 impl<L, E> Middleware<E> for InboundPipeline<L>
 where
-    L: Layer<Response, poem::Error, Rejections> + Once + 'static,
+    L: Layer<Response, poem::Error, Rejections> + 'static,
     E: Endpoint,
 {
     type Output = ResilienceEndpoint<PipelineEndpoint<L, E>>;
@@ -141,7 +141,7 @@ impl<L, E> fmt::Debug for PipelineEndpoint<L, E> {
 
 impl<L, E> Endpoint for PipelineEndpoint<L, E>
 where
-    L: Layer<Response, poem::Error, Rejections> + Once + 'static,
+    L: Layer<Response, poem::Error, Rejections> + 'static,
     E: Endpoint,
 {
     type Output = Response;
@@ -155,7 +155,7 @@ where
             async move {
                 match request {
                     Some(request) => self.inner.call(request).await.map(IntoResponse::into_response),
-                    // Layers that would come here again are not `Once`.
+                    // Layers that come here again are not `Once`, and were refused where the middleware was made.
                     None => Err(poem::error::InternalServerError(RequestUsed)),
                 }
             }

@@ -1,5 +1,7 @@
 //! Guards around a whole app: what they answer, and how they go together with attributes further in.
 
+mod pipeline;
+
 use std::time::Duration;
 
 use poem::{Endpoint, EndpointExt, Request, Response, Route, get, handler, http::StatusCode};
