@@ -1,6 +1,6 @@
 //! A real overload: callers come at five times what a service can do, over HTTP, and each waits for 100 ms. Shows how many
 //! get their answer, how long those that are let in take, and how quickly the others are turned away; with a limit that
-//! adapts, with fixed ones, and with one that is far too large.
+//! adapts, with fixed ones, and with one that is far too large; and at ten times for two of them.
 //!
 //! `cargo run --release -p resilience-tests --bin overload [seconds per case, 10]`
 
