@@ -70,7 +70,7 @@ impl Adaptive {
         self
     }
 
-    /// How many times the baseline's latency is still taken for a healthy one. Default: 1.25; from 1 to 10.
+    /// How many times the baseline's latency is still taken for a healthy one. Default: 1.15; from 1 to 10.
     ///
     /// Higher keeps a service busier whose latency varies by itself, and lets more of a queue form inside it.
     #[must_use]
