@@ -136,7 +136,8 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
                     (Ok(dropped.to_response(format)), end)
                 }
             };
-            if let Some(slot) = &mut slot {
+            // Without a word, a slot says how long its request had been under way.
+            if let Some(slot) = slot.as_mut().filter(|_| end != End::ClientGone) {
                 slot.served(concurrency::served(end, &outcome));
             }
             if let Some(entered) = entered.filter(|_| end == End::Answered) {

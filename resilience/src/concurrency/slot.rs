@@ -48,8 +48,10 @@ impl Slot {
     /// [adaptive](super::ConcurrencyConfig::with_adaptive) limit makes use of it, and only of the first call.
     ///
     /// [`Outcome::Success`] is a latency that counts. [`Outcome::Failure`] says that there was too much to do, as a
-    /// timeout does; another error is an answer like any other, a success here. [`Outcome::Neutral`] is ignored, as is a
-    /// slot that is dropped before.
+    /// timeout does; another error is an answer like any other, a success here. [`Outcome::Neutral`] is ignored.
+    ///
+    /// A slot that is dropped before was given up: its request would have taken longer still. That counts where it took
+    /// longer than a healthy one already, so that an overload shows whose clients all leave, and else not.
     ///
     /// The time starts when the slot is handed out, so that waiting in the queue is no part of it.
     pub fn served(&mut self, outcome: Outcome) {
@@ -67,7 +69,17 @@ impl Slot {
 impl Drop for Slot {
     #[inline]
     fn drop(&mut self) {
-        self.shared.semaphore.release(|| self.shared.clock.nanos());
+        let Shared { semaphore, clock, .. } = &*self.shared;
+        match self.started {
+            None => semaphore.release(|| clock.nanos()),
+            Some(started) => {
+                let now = clock.nanos();
+                semaphore.with(|state| {
+                    state.cut_off(started, now);
+                    state.release(|| now);
+                });
+            }
+        }
     }
 }
 

@@ -202,6 +202,15 @@ impl State {
         }
     }
 
+    /// One in flight is given up before it is done, since nobody waits for it any more. Moves the limit, if it is adaptive.
+    pub(super) fn cut_off(&mut self, started: u64, ended: u64) {
+        if let Some(estimator) = &mut self.estimator {
+            estimator.cut_off(started, ended, self.in_flight);
+            let limit = estimator.limit();
+            self.set_limit(limit, || ended);
+        }
+    }
+
     /// A smaller limit lets those in flight finish, a larger one lets waiters in.
     pub(super) fn set_limit(&mut self, limit: u32, now: impl FnOnce() -> u64) {
         self.limit = limit;
