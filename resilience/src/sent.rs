@@ -21,14 +21,17 @@ use tokio::{task::AbortHandle, time::Instant};
 mod tests;
 
 /// So many bytes are as good as sent once they are handed over.
-const SENT_AT_ONCE: u64 = 64 * 1024;
+const SENT_AT_ONCE: u64 = PIECE as u64;
+
+/// The most that is handed over in one frame.
+const PIECE: usize = 64 * 1024;
 
 /// Drops `guard` when the body of `response` has been handed over to be sent, or is dropped: the client has gone, or the
 /// answer has no body (HEAD, 204, 304). After `send_timeout` from now it is dropped in any case, whether or not anybody
 /// asks for the body, which then ends in an error.
 ///
 /// A body of up to 64 KiB that is complete already holds nothing, since a socket takes that much from whoever reads or not;
-/// nor does an event stream or an upgrade. Size, frames and trailers stay as they are. It has to be called within a tokio
+/// nor does an event stream or an upgrade. Size and trailers stay as they are; frames of more than 64 KiB are cut. It has to be called within a tokio
 /// runtime.
 pub(crate) fn hold_until_sent<G: Send + 'static>(mut response: Response, guard: G, send_timeout: Duration) -> Response {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS || is_event_stream(&response) {
@@ -39,7 +42,7 @@ pub(crate) fn hold_until_sent<G: Send + 'static>(mut response: Response, guard: 
         response.set_body(body);
         return response;
     }
-    let mut first = None;
+    let mut next = None;
     let size = body.size_hint().exact();
     if size.is_some() {
         // One whose size is known may lie in memory: its first frame is its last, and need not be waited for. Whoever
@@ -49,7 +52,7 @@ pub(crate) fn hold_until_sent<G: Send + 'static>(mut response: Response, guard: 
                 response.set_body(frame.into_data().unwrap_or_default());
                 return response;
             }
-            Poll::Ready(frame) => first = Some(frame),
+            Poll::Ready(frame) => next = Some(frame),
             Poll::Pending => (),
         }
     }
@@ -57,7 +60,7 @@ pub(crate) fn hold_until_sent<G: Send + 'static>(mut response: Response, guard: 
     let held = Arc::new(Held::new(guard));
     response.set_body(BoxBody::new(HoldingBody {
         inner: body,
-        first,
+        next,
         left,
         timer: expire_after(send_timeout, Arc::clone(&held)),
         held,
@@ -137,8 +140,8 @@ impl<G> Held<G> {
 /// A body with something that lives until it is sent.
 struct HoldingBody<G> {
     inner: BoxBody<Bytes, io::Error>,
-    /// What it gave when it was asked whether it lies in memory.
-    first: Option<Option<io::Result<Frame<Bytes>>>>,
+    /// What it gave when it was asked whether it lies in memory, and what is left of a frame that was cut.
+    next: Option<Option<io::Result<Frame<Bytes>>>>,
     /// Bytes that are still to come, if its size is known.
     left: Option<u64>,
     held: Arc<Held<G>>,
@@ -176,15 +179,21 @@ impl<G: Send + 'static> Body for HoldingBody<G> {
                 state.waker = Some(cx.waker().clone());
             }
         }
-        let frame = match self.first.take() {
-            Some(first) => first,
+        let mut frame = match self.next.take() {
+            Some(next) => next,
             None => std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx)),
         };
-        match &frame {
+        match &mut frame {
             Some(Ok(frame)) => {
+                // A frame is taken whole, however slowly it is sent: one of a size that matters goes in pieces.
+                if let Some(data) = frame.data_mut()
+                    && data.len() > PIECE
+                {
+                    self.next = Some(Some(Ok(Frame::data(data.split_off(PIECE)))));
+                }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 self.left = self.left.map(|left| left.saturating_sub(length));
-                if self.left == Some(0) || self.inner.is_end_stream() {
+                if self.left == Some(0) || self.is_end_stream() {
                     self.release();
                 }
             }
@@ -198,12 +207,12 @@ impl<G: Send + 'static> Body for HoldingBody<G> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended || (self.first.is_none() && self.inner.is_end_stream())
+        self.ended || (self.next.is_none() && self.inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         let mut hint = self.inner.size_hint();
-        if let Some(Some(Ok(frame))) = &self.first {
+        if let Some(Some(Ok(frame))) = &self.next {
             let waiting = frame.data_ref().map_or(0, |data| data.len() as u64);
             if let Some(upper) = hint.upper() {
                 hint.set_upper(upper.saturating_add(waiting));

@@ -47,7 +47,8 @@ impl Builder {
     /// [`trusted_proxies`](Self::trusted_proxies); it is the connection's peer that must lie in one of them.
     ///
     /// A handler with a `deadline` of its own keeps the shorter of the two; any other gets the caller's. More than
-    /// `ceiling` counts as `ceiling`, from 1 ms to 1 h. A request that has no time left is answered at once with 504.
+    /// `ceiling` counts as `ceiling`, from 1 ms to 1 h. It runs from the request's arrival, guards and queue included; a
+    /// request that has no time left is answered at once with 504, and nothing is asked or counted for it.
     /// Whatever is no such number (negative, a text, repeated), or comes from anybody else, is not read, and is no error.
     ///
     /// ```

@@ -81,8 +81,24 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
     }
 
     let hangup = Hangup::of(&request);
+    let left = runtime.settings.deadline_header.as_ref();
+    let left = left.and_then(|header| header.budget(&request));
+    let until = left.map(|left| Instant::now() + left);
     let guards = guard(runtime, &bound, &mut request, &mut trail);
-    let verdict = unless_gone(hangup.as_ref(), guards).await.flatten();
+    let verdict = match left {
+        None => unless_gone(hangup.as_ref(), guards).await.flatten(),
+        // Its caller has no time left: nothing is asked, counted or begun for nobody.
+        Some(Duration::ZERO) => {
+            drop(guards);
+            Err(Error::timeout())
+        }
+        // A caller's time runs while guards are asked and a slot is waited for.
+        Some(left) => {
+            let guards = Box::pin(deadline::scope(left, guards));
+            let in_time = unless_gone(hangup.as_ref(), guards).await;
+            in_time.and_then(|in_time| in_time.map_err(Error::from)).flatten()
+        }
+    };
     // Before the handler runs: whoever answers for one that panics, or drops one that is slow, sends them too.
     let headers = installed.plant(trail.headers(runtime.settings.rate_limit_headers));
     if is_outer && let Some(counted) = trail.counted() {
@@ -93,28 +109,35 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
         Err(refusal) => Ok(refusal.to_response(format)),
         // Called right here: every async fn between would hold the request and the handler's future once more.
         Ok(Admitted { pending, mut slot }) => {
+            let budget = Budget::of(&bound, until);
             // From here on the attempt counts, whatever becomes of this future, unless the handler's answer says otherwise.
+            // One for whose caller it is too late is given back.
+            let pending = pending.filter(|_| budget.is_none_or(|budget| !budget.is_zero()));
             let entered = pending.and_then(lockout::Pending::enter);
-            let outcome = match budget(runtime, &bound, &request) {
+            let outcome = match budget {
                 None => unless_gone(hangup.as_ref(), handler.call(request)).await,
-                // Its caller has no time left: nothing is begun for nobody.
-                Some(Duration::ZERO) => Err(Error::timeout()),
-                Some(budget) => {
-                    let started = Instant::now();
-                    let handling = Box::pin(deadline::scope(budget, handler.call(request)));
+                Some(budget) if budget.is_zero() => Err(Error::timeout()),
+                Some(Budget { started, within, .. }) => {
+                    let handling = Box::pin(deadline::scope(within, handler.call(request)));
                     let outcome = unless_gone(hangup.as_ref(), handling).await;
-                    bound.overruns.note(budget, started.elapsed());
+                    bound.overruns.note(within, started.elapsed());
                     outcome.and_then(|in_time| in_time.map_err(Error::from))
                 }
             };
             let (outcome, end) = match outcome {
-                Ok(outcome) => (outcome.map(IntoResponse::into_response), End::Answered),
-                Err(dropped) => (Ok(dropped.to_response(format)), End::of(&dropped)),
+                Ok(outcome) => {
+                    let outcome = outcome.map(IntoResponse::into_response);
+                    let end = End::of(&outcome, budget);
+                    (outcome, end)
+                }
+                Err(dropped) => {
+                    let out_of_time = budget.filter(|_| dropped.code() == "timeout");
+                    let end = out_of_time.map_or(End::ClientGone, Budget::end);
+                    (Ok(dropped.to_response(format)), end)
+                }
             };
-            // A scope within the handler may have noticed first that its time was up.
-            let refused = outcome.as_ref().err().and_then(error::refusal_in);
-            let end = refused.as_ref().map_or(end, End::of);
-            if let Some(slot) = &mut slot {
+            // Without a word, a slot says how long its request had been under way.
+            if let Some(slot) = slot.as_mut().filter(|_| end != End::ClientGone) {
                 slot.served(concurrency::served(end));
             }
             if let Some(entered) = entered.filter(|_| end == End::Answered) {
@@ -129,13 +152,37 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
     installed.finish(outcome, headers, format)
 }
 
-/// How long the handler may take: its own deadline, or its caller's if that is shorter.
-fn budget(runtime: &Runtime, bound: &Bound, request: &Request) -> Option<Duration> {
-    let caller = runtime.settings.deadline_header.as_ref();
-    let left = caller.and_then(|header| header.budget(request));
-    match (bound.deadline, left) {
-        (Some(own), Some(left)) => Some(own.min(left)),
-        (own, left) => own.or(left),
+/// How long a handler may take: its own deadline, or what is left of its caller's if that is shorter.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    started: Instant,
+    within: Duration,
+    is_own: bool,
+}
+
+impl Budget {
+    fn of(bound: &Bound, until: Option<Instant>) -> Option<Self> {
+        if bound.deadline.is_none() && until.is_none() {
+            return None;
+        }
+        let started = Instant::now();
+        let own = bound.deadline.map(|within| (within, true));
+        let callers = until.map(|until| (until.saturating_duration_since(started), false));
+        let (within, is_own) = own.into_iter().chain(callers).min_by_key(|(within, _)| *within)?;
+        Some(Self {
+            started,
+            within,
+            is_own,
+        })
+    }
+
+    const fn is_zero(&self) -> bool {
+        self.within.is_zero()
+    }
+
+    /// What its end says: a caller that waits no longer is as good as gone.
+    const fn end(self) -> End {
+        if self.is_own { End::OutOfTime } else { End::ClientGone }
     }
 }
 
@@ -151,17 +198,24 @@ struct Admitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Answered,
+    /// Its own deadline is over.
     OutOfTime,
+    /// Nobody waits for it: its client has gone, or a budget around it is spent.
     ClientGone,
 }
 
 impl End {
-    /// What ended a handler that has this to say.
-    fn of(refusal: &Error) -> Self {
-        match refusal.code() {
-            "timeout" => Self::OutOfTime,
-            "client_closed_request" => Self::ClientGone,
-            _ => Self::Answered,
+    /// A scope within the handler may notice first that its time is up. One that was shorter is the handler's own affair,
+    /// and its timeout an answer like any other.
+    fn of(outcome: &poem::Result<Response>, budget: Option<Budget>) -> Self {
+        let refused = outcome.as_ref().err().and_then(error::refusal_in);
+        if refused.is_none_or(|refused| refused.code() != "timeout") {
+            return Self::Answered;
+        }
+        match budget.filter(|budget| budget.started.elapsed() >= budget.within) {
+            Some(spent) => spent.end(),
+            None if deadline::is_cancelled() => Self::ClientGone,
+            None => Self::Answered,
         }
     }
 }

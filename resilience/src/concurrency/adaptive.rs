@@ -17,7 +17,7 @@ use super::config::{ConfigError, require};
 ///
 /// # Algorithm
 ///
-/// The gradient of Netflix's [concurrency-limits] (`Gradient2Limit`), with three differences:
+/// The gradient of Netflix's [concurrency-limits] (`Gradient2Limit`), with these differences:
 ///
 /// - Latencies are compared by the median of a window. A window holds only requests that started under the present
 ///   limit, so each decision waits for the effect of the one before, and one slow answer decides nothing.
@@ -26,6 +26,9 @@ use super::config::{ConfigError, require};
 ///   2016); what is measured there is the baseline, be it higher or lower than before.
 /// - Failures shrink the limit by themselves, by a factor and at most once per generation of requests (AIMD, Chiu and
 ///   Jain, 1989), so that an overload shows even when nothing is answered in time.
+///
+/// A request that is given up (its client has gone, its budget was spent) counts with the time that it had, if that was
+/// longer than a healthy latency already. Without that an overload whose clients all leave would show nowhere.
 ///
 /// In balance the median stands at 1.1 to 1.4 times the baseline. What was measured and how is on the page about
 /// concurrency in the book.
@@ -70,7 +73,7 @@ impl Adaptive {
         self
     }
 
-    /// How many times the baseline's latency is still taken for a healthy one. Default: 1.25; from 1 to 10.
+    /// How many times the baseline's latency is still taken for a healthy one. Default: 1.15; from 1 to 10.
     ///
     /// Higher keeps a service busier whose latency varies by itself, and lets more of a queue form inside it.
     #[must_use]

@@ -80,6 +80,8 @@ struct Window {
     opened: u64,
     latencies: Vec<u64>,
     failures: usize,
+    /// Latencies of requests that were given up.
+    cut_off: usize,
     /// The most places that were taken.
     peak: u32,
 }
@@ -118,10 +120,29 @@ impl Estimator {
             }
         } else if sample.started >= self.window.since {
             let latency = sample.ended.saturating_sub(sample.started).max(SHORTEST);
-            self.window.latencies.push(latency);
-            if self.window.is_over(sample.ended) {
-                self.end_window(sample.ended);
-            }
+            self.measured(latency, sample.ended);
+        }
+    }
+
+    /// A request that was given up before it was done: it would have taken longer than it did. That says something only
+    /// where it had its time already; an impatient client teaches nothing.
+    pub(super) fn cut_off(&mut self, started: u64, ended: u64, in_flight: u32) {
+        self.follow(ended);
+        let latency = ended.saturating_sub(started);
+        let is_late = self
+            .baseline
+            .is_some_and(|known| latency as f64 >= known * self.tolerance);
+        if is_late && started >= self.window.since {
+            self.window.peak = self.window.peak.max(in_flight);
+            self.window.cut_off += 1;
+            self.measured(latency, ended);
+        }
+    }
+
+    fn measured(&mut self, latency: u64, now: u64) {
+        self.window.latencies.push(latency);
+        if self.window.is_over(now) {
+            self.end_window(now);
         }
     }
 
@@ -136,7 +157,15 @@ impl Estimator {
     fn end_window(&mut self, now: u64) {
         let median = Median::of(&mut self.window.latencies);
         self.windows = self.windows.saturating_add(1);
+        // The median is beyond what was seen: no baseline, and no limit to go back to.
+        let is_blind = self.window.cut_off * 2 >= self.window.latencies.len();
         let limit = match self.probe {
+            Some(_) if is_blind => {
+                self.probe = None;
+                self.probed_at = Some(now);
+                self.windows = 0;
+                self.limit
+            }
             Some(probe) => self.probe_on(probe, median, now),
             None => self.adjust(median, now),
         };
@@ -236,6 +265,7 @@ impl Estimator {
         self.window.opened = now;
         self.window.latencies.clear();
         self.window.failures = 0;
+        self.window.cut_off = 0;
         self.window.peak = 0;
     }
 }

@@ -31,6 +31,8 @@ pub struct Slot {
     shared: Arc<Shared>,
     /// When its holder got it, in nanoseconds; `None` once served, and where nothing adapts to it.
     started: Option<u64>,
+    /// Whether its work is done and counted as such.
+    sending: bool,
 }
 
 impl Slot {
@@ -40,6 +42,7 @@ impl Slot {
         let adaptive = shared.config.adaptive.is_some();
         Self {
             started: adaptive.then(|| shared.clock.nanos()),
+            sending: false,
             shared,
         }
     }
@@ -48,26 +51,48 @@ impl Slot {
     /// [adaptive](super::ConcurrencyConfig::with_adaptive) limit makes use of it, and only of the first call.
     ///
     /// [`Outcome::Success`] is a latency that counts. [`Outcome::Failure`] says that there was too much to do, as a
-    /// timeout does; another error is an answer like any other, a success here. [`Outcome::Neutral`] is ignored, as is a
-    /// slot that is dropped before.
+    /// timeout does; another error is an answer like any other, a success here. [`Outcome::Neutral`] is ignored.
+    ///
+    /// A slot that is dropped before was given up: its request would have taken longer still. That counts where it took
+    /// longer than a healthy one already, so that an overload shows whose clients all leave, and else not.
+    ///
+    /// What is held beyond this, while an answer is sent, counts towards the configured limit and not towards the adaptive
+    /// one, which is about work.
     ///
     /// The time starts when the slot is handed out, so that waiting in the queue is no part of it.
     pub fn served(&mut self, outcome: Outcome) {
         let Some(started) = self.started.take() else { return };
         let failed = match outcome {
-            Outcome::Success => false,
-            Outcome::Failure => true,
-            Outcome::Neutral => return,
+            Outcome::Success => Some(false),
+            Outcome::Failure => Some(true),
+            Outcome::Neutral => None,
         };
+        self.sending = true;
         let ended = self.shared.clock.nanos();
-        self.shared.semaphore.with(|state| state.sample(started, ended, failed));
+        self.shared.semaphore.with(|state| {
+            if let Some(failed) = failed {
+                state.sample(started, ended, failed);
+            }
+            state.send(|| ended);
+        });
     }
 }
 
 impl Drop for Slot {
     #[inline]
     fn drop(&mut self) {
-        self.shared.semaphore.release(|| self.shared.clock.nanos());
+        let Shared { semaphore, clock, .. } = &*self.shared;
+        match self.started {
+            None if self.sending => semaphore.with(|state| state.release_sent(|| clock.nanos())),
+            None => semaphore.release(|| clock.nanos()),
+            Some(started) => {
+                let now = clock.nanos();
+                semaphore.with(|state| {
+                    state.cut_off(started, now);
+                    state.release(|| now);
+                });
+            }
+        }
     }
 }
 

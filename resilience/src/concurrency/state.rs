@@ -1,6 +1,6 @@
 //! Who is in flight and who waits: pure transitions, no lock, no clock, nothing that waits.
 //!
-//! Between any two calls `in_flight >= limit` holds whenever somebody waits. So whoever finds a free place overtakes
+//! Between any two calls nobody waits while a place is free. So whoever finds a free place overtakes
 //! nobody, and the common case looks at two numbers only.
 
 use std::{
@@ -34,7 +34,11 @@ pub(super) enum Arrival {
 #[derive(Debug)]
 pub(super) struct State {
     limit: u32,
+    /// What was configured: the limit of all in flight, whatever an adaptive one has come to.
+    ceiling: u32,
     in_flight: u32,
+    /// Those in flight whose work is done, and whose answer is being sent. An adaptive limit is about work.
+    sending: u32,
     /// How many may wait.
     queue: u32,
     line: BTreeMap<Ticket, Waiter>,
@@ -71,7 +75,9 @@ impl State {
         let estimator = adaptive.map(|config| Box::new(Estimator::new(config, limit)));
         Self {
             limit: estimator.as_ref().map_or(limit, |estimator| estimator.limit()),
+            ceiling: limit,
             in_flight: 0,
+            sending: 0,
             queue,
             line: BTreeMap::new(),
             ends: BTreeSet::new(),
@@ -102,13 +108,17 @@ impl State {
     /// Whether nothing at all is held for anybody.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.line.is_empty() && self.ends.is_empty() && self.answers.is_empty()
+        self.in_flight == 0
+            && self.sending == 0
+            && self.line.is_empty()
+            && self.ends.is_empty()
+            && self.answers.is_empty()
     }
 
     /// Takes a place if one is free.
     #[inline]
     pub(super) fn admit(&mut self) -> bool {
-        let free = self.in_flight < self.limit;
+        let free = self.has_room();
         self.in_flight += u32::from(free);
         free
     }
@@ -188,15 +198,37 @@ impl State {
         self.hand_on(now);
     }
 
-    /// One in flight has done its work, and keeps its place for now. Moves the limit, if it is adaptive.
+    /// One in flight has done its work, and keeps its place until its answer is sent.
+    pub(super) fn send(&mut self, now: impl FnOnce() -> u64) {
+        self.sending += 1;
+        self.hand_on(now);
+    }
+
+    /// One whose work was done is sent.
+    pub(super) fn release_sent(&mut self, now: impl FnOnce() -> u64) {
+        debug_assert!(self.sending > 0, "an answer was sent twice");
+        self.sending -= 1;
+        self.release(now);
+    }
+
+    /// One in flight has done its work. Moves the limit, if it is adaptive.
     pub(super) fn sample(&mut self, started: u64, ended: u64, failed: bool) {
         if let Some(estimator) = &mut self.estimator {
             estimator.record(Sample {
                 started,
                 ended,
                 failed,
-                in_flight: self.in_flight,
+                in_flight: self.in_flight - self.sending,
             });
+            let limit = estimator.limit();
+            self.set_limit(limit, || ended);
+        }
+    }
+
+    /// One in flight is given up before it is done, since nobody waits for it any more. Moves the limit, if it is adaptive.
+    pub(super) fn cut_off(&mut self, started: u64, ended: u64) {
+        if let Some(estimator) = &mut self.estimator {
+            estimator.cut_off(started, ended, self.in_flight - self.sending);
             let limit = estimator.limit();
             self.set_limit(limit, || ended);
         }
@@ -218,7 +250,7 @@ impl State {
     /// Gives free places to waiters that have time left.
     #[inline]
     fn hand_on(&mut self, now: impl FnOnce() -> u64) {
-        if !self.line.is_empty() && self.in_flight < self.limit {
+        if !self.line.is_empty() && self.has_room() {
             self.grant(now());
         }
     }
@@ -226,7 +258,7 @@ impl State {
     #[inline(never)]
     fn grant(&mut self, now: u64) {
         self.skip_spent(now);
-        while self.in_flight < self.limit
+        while self.has_room()
             && let Some((&ticket, _)) = self.line.first_key_value()
         {
             self.in_flight += 1;
@@ -256,6 +288,11 @@ impl State {
         let waiter = self.line.remove(&ticket)?;
         self.ends.remove(&(waiter.end, ticket));
         Some(waiter)
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.in_flight - self.sending < self.limit && (self.sending == 0 || self.in_flight < self.ceiling)
     }
 
     fn is_full(&self) -> bool {

@@ -200,7 +200,11 @@ pub fn inherit<F: Future>(future: F) -> impl Future<Output = Result<F::Output, C
 async fn over(budget: &Arc<Budget>) -> Cancelled {
     tokio::select! {
         biased;
-        () = budget.cut_short() => Cancelled::Abandoned,
+        // A scope whose time is up is dropped unfinished at that moment, which is no other reason.
+        () = budget.cut_short() => match Instant::now() < budget.at() {
+            true => Cancelled::Abandoned,
+            false => Cancelled::DeadlineExceeded,
+        },
         () = sleep_until(budget.at()) => Cancelled::DeadlineExceeded,
     }
 }

@@ -7,7 +7,8 @@ use poem::Request;
 use crate::{
     breaker::Outcome,
     chain::End,
-    concurrency::{Adaptive, ConcurrencyConfig, ConcurrencyLimit, Priority, Slot},
+    concurrency::{Adaptive, ConcurrencyConfig, ConcurrencyLimit, Priority, Shed, Slot},
+    deadline,
     error::Error,
     observe::{Answer, Tally},
     policy::Concurrency,
@@ -55,7 +56,7 @@ impl Slots {
     ///
     /// # Errors
     ///
-    /// 503 `overloaded`.
+    /// 503 `overloaded`; 504 `timeout` if the budget around it ended the wait.
     pub(crate) async fn acquire(&self, runtime: &Runtime, request: &Request) -> Result<Slot, Error> {
         let priority = match &runtime.settings.priority.0 {
             None => self.priority,
@@ -68,7 +69,8 @@ impl Slots {
             }
             Err(overloaded) => {
                 self.tally.count(Answer::Rejected);
-                Err(overloaded.into())
+                let is_late = overloaded.reason() == Shed::QueueTimeout && deadline::is_cancelled();
+                Err(if is_late { Error::timeout() } else { overloaded.into() })
             }
         }
     }
@@ -88,7 +90,7 @@ impl From<&Concurrency> for ConcurrencyConfig {
 }
 
 /// What the handler's work says to an adaptive limit: how long an answer took, whatever it says, or that there was none in
-/// time. A client that has gone says nothing.
+/// time. What nobody waits for any more is not served.
 pub(crate) const fn served(end: End) -> Outcome {
     match end {
         End::Answered => Outcome::Success,

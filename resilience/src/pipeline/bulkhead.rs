@@ -61,7 +61,11 @@ where
         // Dropped on every way out, by a panic and by a caller that has gone too.
         let mut slot = self.limit.acquire(priority).await.map_err(refused::<E, K>)?;
         let result = next.run().await;
-        slot.served(service(&self.classifier, &result));
+        match (service(&self.classifier, &result), &result) {
+            // Given up: without a word, the slot says how long the call had been under way.
+            (Outcome::Neutral, Err(PipelineError::Timeout(_))) => {}
+            (outcome, _) => slot.served(outcome),
+        }
         result.map_err(PipelineError::widen::<Self::Kinds>)
     }
 }

@@ -101,7 +101,11 @@ async fn a_large_body_in_memory_holds_until_it_is_handed_over() {
     assert!(is_held(&mut slot));
     assert_eq!(body.size_hint().exact(), Some(large.len() as u64));
     let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
-    assert_eq!(frame, large);
+    assert_eq!(frame, large[1..]);
+    assert!(is_held(&mut slot) && !body.is_end_stream());
+    assert_eq!(body.size_hint().exact(), Some(1));
+    let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(frame, "x");
     assert!(!is_held(&mut slot) && body.is_end_stream());
 
     // And nobody keeps it by not taking it.
@@ -297,6 +301,26 @@ async fn a_client_that_reads_nothing_has_the_slot_for_its_time_only() {
     let (client, slot) = ask("GET / HTTP/1.1\r\nhost: a\r\n\r\n", Duration::from_millis(100), endless).await;
     freed(slot).await;
     drop(client);
+}
+
+#[tokio::test]
+async fn a_large_body_in_memory_is_not_sent_before_its_client_takes_it() {
+    const LARGE: usize = 64 << 20;
+    let large = Bytes::from(vec![b'x'; LARGE]);
+    let response = move || respond(PoemBody::from(large.clone()));
+    let (mut client, mut slot) = ask(
+        "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
+        Duration::from_secs(3_600),
+        response,
+    )
+    .await;
+    let mut head = [0; 1_024];
+    client.read_exact(&mut head).await.unwrap();
+    assert!(String::from_utf8_lossy(&head).contains(&format!("content-length: {LARGE}")));
+    assert!(is_held(&mut slot), "most of it is still to be sent");
+    let mut rest = vec![0; LARGE - 1_024];
+    client.read_exact(&mut rest).await.unwrap();
+    freed(slot).await;
 }
 
 #[tokio::test]

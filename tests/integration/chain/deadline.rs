@@ -195,7 +195,7 @@ async fn tasks_of_a_handler_end_with_it() {
         request
     };
     assert_eq!(ask(&app, request()).await.summary(), (504, "timeout".into()));
-    told.recv().await.expect("the task has ended");
+    assert_eq!(told.recv().await, Some(deadline::Cancelled::DeadlineExceeded));
 
     // Dropped, as it is when its client goes.
     let started = Instant::now();

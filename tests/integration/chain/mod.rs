@@ -6,6 +6,7 @@ mod auth;
 mod authenticator;
 mod blocked;
 mod breakers;
+mod budgets;
 mod cancellation;
 mod concurrency;
 mod deadline;

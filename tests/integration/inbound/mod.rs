@@ -83,6 +83,12 @@ async fn by_the_same_name_at_a_higher_cost() -> &'static str {
     "counted once"
 }
 
+#[resilient(rate_limit(100, 60, name = "shared", mode = "observe"))]
+#[handler]
+async fn observed_by_the_same_name() -> &'static str {
+    "counted once"
+}
+
 fn app(guards: Inbound) -> impl Endpoint<Output = Response> {
     Route::new()
         .at("/plain", get(plain))
@@ -91,6 +97,7 @@ fn app(guards: Inbound) -> impl Endpoint<Output = Response> {
         .at("/fails", get(fails))
         .at("/own", get(with_its_own))
         .at("/shared", get(by_the_same_name))
+        .at("/shared/observed", get(observed_by_the_same_name))
         .at("/shared/3", get(by_the_same_name_at_a_higher_cost))
         .with(guards)
 }
@@ -249,7 +256,11 @@ async fn the_embedded_store_counts_it_once_too() {
         let response = app.get_response(request("/shared", &[])).await;
         assert_eq!(header(&response, "x-ratelimit-remaining"), remaining);
     }
-    for remaining in ["5", "2"] {
+    for remaining in ["7", "6"] {
+        let response = app.get_response(request("/shared/observed", &[])).await;
+        assert_eq!(header(&response, "x-ratelimit-remaining"), remaining);
+    }
+    for remaining in ["3", "0"] {
         let response = app.get_response(request("/shared/3", &[])).await;
         assert_eq!(header(&response, "x-ratelimit-remaining"), remaining);
     }

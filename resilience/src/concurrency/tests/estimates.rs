@@ -152,3 +152,25 @@ fn a_clock_that_jumps_does_no_lasting_harm() {
         assert!(settled.contains(&64), "after {jump}: {settled:?}");
     }
 }
+
+#[test]
+fn who_leaves_early_teaches_nothing_and_who_leaves_late_does() {
+    let mut service = Service::new(Adaptive::default(), 64);
+    let limit = service.serve(500, 10 * MS, false);
+    let leave = |service: &mut Service, after: u64| {
+        for _ in 0..300 {
+            let (started, in_flight) = (service.now, service.estimator.limit());
+            service.now += after;
+            service.estimator.cut_off(started, service.now, in_flight);
+        }
+    };
+    leave(&mut service, MS);
+    assert_eq!(service.estimator.limit(), limit);
+    leave(&mut service, 100 * MS);
+    assert!(service.estimator.limit() <= limit / 4);
+    // What was never answered is no baseline: the service is as fast as it was.
+    for _ in 0..60 {
+        service.serve(100, 10 * MS, false);
+    }
+    assert!(service.estimator.limit() >= limit / 2);
+}

@@ -43,6 +43,10 @@ struct Scenario {
     work: Work,
     /// From when to when the server is how many times slower.
     slow: (u64, u64, f64),
+    /// Whether the server hears of clients that give up, and drops their requests.
+    hears: bool,
+    /// How long only three tenths of the capacity are asked for, before the load comes.
+    calm: u64,
     length: u64,
 }
 
@@ -64,6 +68,8 @@ impl Scenario {
             load: 5.0,
             work: Work::Even,
             slow: (0, 0, 1.0),
+            hears: false,
+            calm: 0,
             length: 30 * SECOND,
         }
     }
@@ -168,7 +174,12 @@ impl Simulation {
     }
 
     fn gap(&mut self) -> u64 {
-        let mean = SECOND as f64 / (CAPACITY * self.scenario.load);
+        let load = if self.now < SECOND + self.scenario.calm {
+            0.3
+        } else {
+            self.scenario.load
+        };
+        let mean = SECOND as f64 / (CAPACITY * load);
         (-self.rng.f64().max(1e-12).ln() * mean) as u64 + 1
     }
 
@@ -218,6 +229,9 @@ impl Simulation {
 
     /// Those in the queue that have their answer by now.
     fn let_in(&mut self) {
+        if self.scenario.hears {
+            self.hang_up();
+        }
         let now = self.now;
         for (ticket, came) in std::mem::take(&mut self.waiting) {
             let answer = match self.state.poll(ticket, Waker::noop()) {
@@ -231,6 +245,20 @@ impl Simulation {
             }
         }
         drop(self.state.take_aside());
+    }
+
+    /// Drops what nobody waits for any more. Arrivals are close enough that this is in time.
+    fn hang_up(&mut self) {
+        let now = self.now;
+        let gone: Vec<_> = self
+            .started
+            .extract_if(.., |_, (came, _)| *came + TIMEOUT <= now)
+            .collect();
+        for (id, (_, started)) in gone {
+            self.busy.retain(|(_, busy)| *busy != id);
+            self.state.cut_off(started, now);
+            self.state.release(|| now);
+        }
     }
 
     fn serve(&mut self, came: u64) {
@@ -382,4 +410,24 @@ fn a_start_far_above_the_capacity_is_found_out() {
     });
     let goodput = report.goodput(20, 30);
     assert!(goodput >= 0.85 * CAPACITY, "{goodput}");
+}
+
+#[test]
+fn clients_that_give_up_are_no_reason_to_let_in_more() {
+    // A quiet service whose limit starts high, and then a crowd: at that limit nobody is served before giving up.
+    let crowd = |initial| Scenario {
+        adaptive: Some(Adaptive::default().with_initial(initial)),
+        calm: 10 * SECOND,
+        hears: true,
+        ..Scenario::adaptive(128)
+    };
+    let oversized = Simulation::run(Scenario {
+        adaptive: None,
+        ..crowd(1)
+    });
+    assert!(oversized.goodput(15, 30) < 0.1 * CAPACITY, "128 is meant to collapse");
+    let adaptive = Simulation::run(crowd(128));
+    // At once to what serves most of them, and with the next probe to what serves best.
+    assert!(adaptive.goodput(12, 20) >= 0.6 * CAPACITY);
+    assert!(adaptive.goodput(25, 30) >= 0.9 * CAPACITY);
 }

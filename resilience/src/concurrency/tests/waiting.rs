@@ -12,6 +12,7 @@ use futures_util::task::noop_waker_ref;
 use tokio::time::Instant;
 
 use super::super::*;
+use crate::breaker::Outcome;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -319,4 +320,28 @@ fn priorities_are_words() {
     for word in ["", "Critical", " default", "low"] {
         assert_eq!(word.parse::<Priority>(), Err(UnknownPriority));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_being_sent_do_not_count_against_what_adapts() {
+    let config = ConcurrencyConfig::new(12).with_adaptive(Adaptive::default());
+    let limit = ConcurrencyLimit::new("downloads", config).unwrap();
+    let take = || limit.try_acquire(Priority::Default);
+    let working: Vec<_> = (0..8).map(|_| take().unwrap()).collect();
+    assert_eq!(limit.limit(), 8);
+    assert!(take().is_err());
+    let mut sending = Vec::new();
+    for mut slot in working {
+        slot.served(Outcome::Success);
+        sending.push(slot);
+    }
+    // As many as are configured, and no more, however few of them work.
+    let working: Vec<_> = (0..4).map(|_| take().unwrap()).collect();
+    assert_eq!(limit.in_flight(), 12);
+    assert!(take().is_err());
+    drop(sending);
+    assert_eq!(limit.in_flight(), 4);
+    drop(working);
+    assert!(limit.shared.semaphore.with(|state| state.is_idle()));
+    assert_eq!((0..20).filter_map(|_| take().ok()).collect::<Vec<_>>().len(), 8);
 }

@@ -86,13 +86,16 @@ impl<'a> Claims<'a> {
         let mut undefined = SmallVec::new();
         let mut all = PerQuota::new();
         let counted = request.extensions().get::<Counted>();
+        let rest_of_cost = |quota: &BoundQuota, terms: &Terms| {
+            let taken = counted.map_or(0, |counted| counted.cost_of(&terms.quota.id));
+            quota.spec.cost.saturating_sub(taken)
+        };
         for (quota, client) in quotas.all.iter().filter_map(claim) {
             let Some(terms) = quota.terms() else {
                 undefined.push(quota);
                 continue;
             };
-            let taken = counted.map_or(0, |counted| counted.cost_of(&terms.quota.id));
-            let cost = quota.spec.cost.saturating_sub(taken);
+            let cost = rest_of_cost(quota, &terms);
             if cost > 0 {
                 all.push(Claim {
                     quota,
@@ -104,14 +107,18 @@ impl<'a> Claims<'a> {
         }
         let deciding = all.len();
         for (quota, client) in quotas.observed.iter().filter_map(claim) {
-            match quota.terms() {
-                Some(terms) => all.push(Claim {
+            let Some(terms) = quota.terms() else {
+                say_undefined(quota);
+                continue;
+            };
+            let cost = rest_of_cost(quota, &terms);
+            if cost > 0 {
+                all.push(Claim {
                     quota,
                     terms,
                     client,
-                    cost: quota.spec.cost,
-                }),
-                None => say_undefined(quota),
+                    cost,
+                });
             }
         }
         Self {

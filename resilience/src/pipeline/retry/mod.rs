@@ -21,7 +21,7 @@ use crate::deadline;
 /// How often a failed call is made again, and when.
 ///
 /// Waits grow exponentially and are drawn with full jitter: the first from 0 to 50 ms, each later one from 0 to twice as
-/// much, at most 2 s. A dependency's `Retry-After` is waited out at least. All retries of a pipeline share a
+/// much, at most 2 s. A dependency's `Retry-After` is waited out before that wait begins. All retries of a pipeline share a
 /// [`RetryBudget`], and so do clones of one `Retry`.
 ///
 /// The last answer comes out at once, and no attempt is made, when
@@ -127,7 +127,8 @@ impl Retry {
         let backoff = delays.next(fastrand::f64())?;
         let wait = match verdict.retry_after() {
             Some(asked) if asked > self.longest_retry_after => return None,
-            Some(asked) => backoff.max(asked),
+            // Not the longer of the two: all who were told the same would come back in the same moment.
+            Some(asked) => asked.saturating_add(backoff),
             None => backoff,
         };
         // With nothing left after the wait there is no time for an attempt.
@@ -212,5 +213,26 @@ impl<T: Send, E: Send, K: Kinds, C: Classify<T, E>> Layer<T, E, K> for Retries<C
                 return result;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_are_told_the_same_wait_do_not_come_back_together() {
+        let retry = Retry::new(1).without_budget();
+        let told = Verdict::failure().retryable().with_retry_after(Duration::from_secs(1));
+        let waits: Vec<_> = (0..200).filter_map(|_| retry.wait(told, &mut None)).collect();
+        let (shortest, longest) = (waits.iter().min(), waits.iter().max());
+        let (Some(&shortest), Some(&longest)) = (shortest, longest) else {
+            unreachable!("each is made again");
+        };
+        assert!(shortest >= Duration::from_secs(1) && longest <= Duration::from_millis(1_050));
+        assert!(
+            longest - shortest > Duration::from_millis(25),
+            "{shortest:?} to {longest:?}"
+        );
     }
 }
