@@ -150,7 +150,7 @@ async fn readyz(resilience: Resilience) -> Json<Value> {
         .concurrency_limits()
         .iter()
         .map(|limit| {
-            let handler = limit.name().rsplit("::").next().unwrap_or_default().to_owned();
+            let handler = limit.name().trim_start_matches("example_app::routes::").to_owned();
             let slots = json!({ "in_flight": limit.in_flight(), "queued": limit.queued(), "limit": limit.limit() });
             (handler, slots)
         })

@@ -1,17 +1,20 @@
 //! What the guards of one request have decided so far, and the headers that say so.
 
+use std::sync::Arc;
+
 use poem::{
-    Response,
+    Request, Response,
     http::{HeaderName, HeaderValue},
 };
 use smallvec::SmallVec;
 
 use crate::{
     bound::BoundFlag,
+    client::ClientKey,
     error::number,
     fields::{self, RATELIMIT, RATELIMIT_POLICY},
     limits::TermsRef,
-    runtime::RateLimitHeaders,
+    runtime::{RateLimitHeaders, Runtime},
     store::Taken,
 };
 
@@ -23,19 +26,47 @@ pub(crate) struct Trail<'a> {
     limiter: Option<Fallback>,
     lockout: Option<Fallback>,
     quotas: SmallVec<[(TermsRef<'a>, Taken); 2]>,
-    /// What each of these quotas has taken.
-    costs: SmallVec<[u32; 2]>,
+    /// What was counted, for guards further in; `None` where there are none to tell.
+    counted: Option<Counted>,
 }
 
 /// What guards further out have counted a request in, for those further in: no quota counts a request twice.
 #[derive(Clone, Debug)]
-pub(crate) struct Counted(Vec<(TermsRef<'static>, Taken, u32)>);
+pub(crate) struct Counted {
+    /// The address of the runtime that counted: another one has quotas of its own.
+    runtime: usize,
+    all: Vec<CountedIn>,
+}
+
+#[derive(Clone, Debug)]
+struct CountedIn {
+    terms: TermsRef<'static>,
+    client: ClientKey,
+    cost: u32,
+    /// What the quota said; `None` if it only observes, and nobody is to hear of it.
+    taken: Option<Taken>,
+}
 
 impl Counted {
-    /// How much the quota of this id has taken. An id says who shares the quota, so that it is the same client's.
-    pub(crate) fn cost_of(&self, quota: &str) -> u32 {
-        let taken = self.0.iter().filter(|(terms, ..)| terms.quota.id == quota);
-        taken.map(|(.., cost)| *cost).max().unwrap_or(0)
+    /// Nothing, by this runtime.
+    pub(crate) fn by(runtime: &Arc<Runtime>) -> Self {
+        Self {
+            runtime: Arc::as_ptr(runtime).addr(),
+            all: Vec::new(),
+        }
+    }
+
+    /// What this runtime has counted the request in.
+    pub(crate) fn of<'r>(request: &'r Request, runtime: &Runtime) -> Option<&'r Self> {
+        let counted = request.extensions().get::<Self>();
+        counted.filter(|counted| counted.runtime == std::ptr::from_ref(runtime).addr())
+    }
+
+    /// How much the quota of this id has taken of this client.
+    pub(crate) fn cost_of(&self, quota: &str, client: &ClientKey) -> u32 {
+        let same = |counted: &&CountedIn| counted.terms.quota.id == quota && counted.client == *client;
+        let costs = self.all.iter().filter(same).map(|counted| counted.cost);
+        costs.fold(0, u32::saturating_add)
     }
 }
 
@@ -74,33 +105,49 @@ impl<'a> Trail<'a> {
         self.lockout = self.lockout.max(Some(to));
     }
 
-    pub(crate) fn quota_said(&mut self, terms: TermsRef<'a>, cost: u32, taken: Taken) {
-        // What further in asks for the rest of its cost knows better how much is left.
-        if let Some(earlier) = self
-            .quotas
-            .iter()
-            .position(|(other, _)| other.quota.id == terms.quota.id)
-        {
-            self.quotas.remove(earlier);
-            self.costs.remove(earlier);
-        }
-        self.quotas.push((terms, taken));
-        self.costs.push(cost);
+    pub(crate) fn quota_said(&mut self, terms: TermsRef<'a>, client: &ClientKey, cost: u32, taken: Taken) {
+        self.count(&terms, client, cost, Some(taken));
+        self.say(terms, taken);
     }
 
-    /// What the quotas have said, for guards further in.
-    pub(crate) fn counted(&self) -> Option<Counted> {
-        let quotas = self.quotas.iter().cloned().zip(&self.costs);
-        let counted: Vec<_> = quotas
-            .map(|((terms, taken), cost)| (terms.into_owned(), taken, *cost))
-            .collect();
-        (!counted.is_empty()).then_some(Counted(counted))
+    /// A quota that only observes has counted the request.
+    pub(crate) fn quota_observed(&mut self, terms: &TermsRef<'a>, client: &ClientKey, cost: u32) {
+        self.count(terms, client, cost, None);
+    }
+
+    fn count(&mut self, terms: &TermsRef<'a>, client: &ClientKey, cost: u32, taken: Option<Taken>) {
+        if let Some(counted) = &mut self.counted {
+            counted.all.push(CountedIn {
+                terms: terms.clone().into_owned(),
+                client: client.clone(),
+                cost,
+                taken,
+            });
+        }
+    }
+
+    fn say(&mut self, terms: TermsRef<'a>, taken: Taken) {
+        // What further in asks for the rest of its cost knows better how much is left.
+        self.quotas.retain(|(other, _)| other.quota.id != terms.quota.id);
+        self.quotas.push((terms, taken));
+    }
+
+    /// Keeps what is counted from here on for guards further in, after what was counted before.
+    pub(crate) fn keep_counted(&mut self, before: Counted) {
+        self.counted = Some(before);
+    }
+
+    /// What was counted, if anything was and anybody is to know.
+    pub(crate) fn counted(&mut self) -> Option<Counted> {
+        self.counted.take().filter(|counted| !counted.all.is_empty())
     }
 
     /// Goes on where guards further out have left off.
     pub(crate) fn resume(&mut self, counted: &Counted) {
-        for (terms, taken, cost) in &counted.0 {
-            self.quota_said(terms.clone(), *cost, *taken);
+        for counted in &counted.all {
+            if let Some(taken) = counted.taken {
+                self.say(counted.terms.clone(), taken);
+            }
         }
     }
 

@@ -44,7 +44,8 @@ impl Builder {
 
     /// Lets callers in these networks shorten a request's deadline, by a header that holds the whole milliseconds that
     /// they leave it, as [`deadline::header_value`](crate::deadline::header_value) writes it. Networks are written as for
-    /// [`trusted_proxies`](Self::trusted_proxies); it is the connection's peer that must lie in one of them.
+    /// [`trusted_proxies`](Self::trusted_proxies); it is the connection's peer that must lie in one of them. A proxy there
+    /// must not pass on what its clients send under this name.
     ///
     /// A handler with a `deadline` of its own keeps the shorter of the two; any other gets the caller's. More than
     /// `ceiling` counts as `ceiling`, from 1 ms to 1 h. It runs from the request's arrival, guards and queue included; a

@@ -75,9 +75,12 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
         Guards::Inbound(bound) => (BoundRef::Stray(bound), true),
     };
     let mut trail = Trail::default();
-    let counted = request.extensions().get::<Counted>().cloned();
+    let counted = Counted::of(&request, runtime).cloned();
     if let Some(counted) = &counted {
         trail.resume(counted);
+    }
+    if is_outer {
+        trail.keep_counted(counted.unwrap_or_else(|| Counted::by(runtime)));
     }
 
     let hangup = Hangup::of(&request);
@@ -101,7 +104,7 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
     };
     // Before the handler runs: whoever answers for one that panics, or drops one that is slow, sends them too.
     let headers = installed.plant(trail.headers(runtime.settings.rate_limit_headers));
-    if is_outer && let Some(counted) = trail.counted() {
+    if let Some(counted) = trail.counted() {
         request.extensions_mut().insert(counted);
     }
     let format = installed.format(&request);
@@ -138,7 +141,7 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
             };
             // Without a word, a slot says how long its request had been under way.
             if let Some(slot) = slot.as_mut().filter(|_| end != End::ClientGone) {
-                slot.served(concurrency::served(end));
+                slot.served(concurrency::served(end, &outcome));
             }
             if let Some(entered) = entered.filter(|_| end == End::Answered) {
                 Box::pin(entered.settle(LoginOutcome::of(&outcome))).await;

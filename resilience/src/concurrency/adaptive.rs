@@ -66,7 +66,8 @@ impl Adaptive {
 
     /// Where the limit starts; it doubles from there until latency rises. Default: 8.
     ///
-    /// At least 1. Outside of the floor and the configured limit, the nearer of the two serves.
+    /// At least 1. Outside of the floor and the configured limit, the nearer of the two serves. Far above what the service
+    /// can do is a risk: with nobody served from the first moment on there is nothing to measure, and the limit stays.
     #[must_use]
     pub const fn with_initial(mut self, initial: u32) -> Self {
         self.initial = initial;

@@ -89,12 +89,16 @@ impl From<&Concurrency> for ConcurrencyConfig {
     }
 }
 
-/// What the handler's work says to an adaptive limit: how long an answer took, whatever it says, or that there was none in
-/// time. What nobody waits for any more is not served.
-pub(crate) const fn served(end: End) -> Outcome {
+/// What the handler's work says to an adaptive limit: how long an answer took, or that there was none in time. A server
+/// error says nothing: it may be quick (a circuit that is open), and would pass for the best that the service can do.
+pub(crate) fn served(end: End, outcome: &poem::Result<poem::Response>) -> Outcome {
+    let status = match outcome {
+        Ok(response) => response.status(),
+        Err(error) => error.status(),
+    };
     match end {
-        End::Answered => Outcome::Success,
         End::OutOfTime => Outcome::Failure,
-        End::ClientGone => Outcome::Neutral,
+        End::Answered if !status.is_server_error() => Outcome::Success,
+        End::Answered | End::ClientGone => Outcome::Neutral,
     }
 }

@@ -1,6 +1,9 @@
 //! A pipeline of the user's own around a whole app.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
 use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
@@ -17,9 +20,9 @@ impl Resilience {
     /// choose.
     ///
     /// The request's parts are at hand for partition keys and priorities: [`Context::request`]. Rejections become answers
-    /// with the right status. What an endpoint answers with a server error (5xx), or returns as an error, is what
-    /// classifiers see as `Ok` and `Err`: judge responses with
-    /// [`classify_by`](crate::pipeline::Builder::classify_by). A bulkhead's place is free when the endpoint has answered;
+    /// with the right status. Classifiers see an answer of any status as `Ok`, an error that the app returns as `Err` if it
+    /// is a server's (5xx), and as `Ok` with its status if it is a client's, such as the 404 of a path that nobody serves:
+    /// judge answers with [`classify_by`](crate::pipeline::Builder::classify_by). A bulkhead's place is free when the endpoint has answered;
     /// that of `concurrency` in [`inbound`](Self::inbound) is held until the answer has been sent.
     ///
     /// A request is handled once, since its body can be read once: the compiler refuses a pipeline with a `retry`.
@@ -150,18 +153,34 @@ where
         let hangup = Hangup::of(&request);
         let context = Context::of_request(&request);
         let mut request = Some(request);
+        let clients_fault = Mutex::new(None);
         let handle = || {
             let request = request.take();
-            async move {
+            async {
                 match request {
-                    Some(request) => self.inner.call(request).await.map(IntoResponse::into_response),
+                    Some(request) => match self.inner.call(request).await {
+                        Ok(output) => Ok(output.into_response()),
+                        Err(error) if error.status().is_server_error() => Err(error),
+                        // No failure of the app, though it stays an error for whoever catches it further out.
+                        Err(error) => {
+                            let status = error.status();
+                            *clients_fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                            Ok(status.into_response())
+                        }
+                    },
                     // Layers that come here again are not `Once`, and were refused where the middleware was made.
                     None => Err(poem::error::InternalServerError(RequestUsed)),
                 }
             }
         };
         match unless_gone(hangup.as_ref(), self.pipeline.call_with(&context, handle)).await {
-            Ok(outcome) => outcome.map_err(Into::into),
+            Ok(outcome) => {
+                let clients_fault = clients_fault.into_inner().unwrap_or_else(PoisonError::into_inner);
+                match (outcome, clients_fault) {
+                    (Ok(_stand_in), Some(error)) => Err(error),
+                    (outcome, _) => outcome.map_err(Into::into),
+                }
+            }
             Err(gone) => Err(gone.into()),
         }
     }

@@ -42,10 +42,13 @@ impl Concurrency {
     ///
     /// # Panics
     ///
-    /// When it is zero.
+    /// When it is zero, or longer than 10 minutes.
     #[must_use]
     pub const fn with_queue_timeout(mut self, timeout: Duration) -> Self {
-        assert!(!timeout.is_zero(), "a wait");
+        assert!(
+            !timeout.is_zero() && timeout.as_millis() <= 600_000,
+            "a wait of up to 10 minutes"
+        );
         self.queue_timeout = Some(timeout);
         self
     }

@@ -10,7 +10,7 @@ use resilience::{
     breaker::{BreakerConfig, CircuitBreaker},
     concurrency::ConcurrencyConfig,
     deadline,
-    inbound::{Inbound, InboundBuilder, InboundError, Key, RateLimit},
+    inbound::{Inbound, InboundBuilder, InboundError, Key, Mode, RateLimit},
     resilient,
     store::Taken,
     testing::{Answer, ScriptedStore},
@@ -270,6 +270,42 @@ async fn the_embedded_store_counts_it_once_too() {
         429,
         "one is taken outside, and for the other two there is no room"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_observing_quota_has_counted_is_counted() {
+    let resilience = Resilience::builder().memory().limit("shared", Limit::new(10, MINUTE));
+    let resilience = resilience.build().expect("valid settings");
+    let observing = RateLimit::named("shared").with_mode(Mode::Observe);
+    let app = app(resilience.inbound("app").rate_limit(observing).build().expect("valid"));
+    let response = app.get_response(request("/shared/3", &[])).await;
+    assert_eq!(header(&response, "x-ratelimit-remaining"), "7", "three, and not four");
+}
+
+#[resilient(rate_limit(100, 60, name = "tenants", key = header("x-tenant")))]
+#[handler]
+async fn by_tenant() {}
+
+#[tokio::test(start_paused = true)]
+async fn another_client_further_in_is_counted_by_itself() {
+    let resilience = Resilience::builder().memory().build().expect("valid settings");
+    let by_tenant_outside = RateLimit::new(100, MINUTE)
+        .with_name("tenants")
+        .with_key(Key::Header("x-tenant"));
+    let guards = resilience.inbound("app").rate_limit(by_tenant_outside);
+    // Somebody in between knows better who it is.
+    let renamed = by_tenant.before(|mut request: Request| async move {
+        request
+            .headers_mut()
+            .insert("x-tenant", "acme".parse().expect("a value"));
+        Ok(request)
+    });
+    let app = renamed.with(guards.build().expect("valid"));
+    for remaining in ["99", "98"] {
+        let tenant = format!("anybody-{remaining}");
+        let response = app.get_response(request("/", &[("x-tenant", &tenant)])).await;
+        assert_eq!(header(&response, "x-ratelimit-remaining"), remaining, "of acme");
+    }
 }
 
 #[tokio::test(start_paused = true)]

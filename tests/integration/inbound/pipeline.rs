@@ -119,6 +119,20 @@ async fn a_breaker_and_a_rate_limit_may_stand_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_for_what_is_not_there_do_not_open_the_apps_circuit() {
+    let breaker = CircuitBreaker::new("app", BreakerConfig::default()).expect("valid");
+    let pipeline = Pipeline::builder().breaker(breaker).build();
+    let app = routes().with(resilience().inbound_pipeline(pipeline));
+    for _ in 0..10 {
+        assert_eq!(ask(&app, "/wp-login.php").await.0, 404);
+    }
+    assert_eq!(ask(&app, "/").await.0, 200);
+    // It stays an error, for whoever catches it.
+    let outcome = app.call(request("/wp-login.php", &[])).await;
+    assert!(outcome.is_err_and(|error| error.is::<poem::error::NotFoundError>()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_body_goes_on_and_attributes_further_in_are_installed() {
     let app = routes().with(resilience().inbound_pipeline(Pipeline::builder().deadline(ms(200)).build()));
     let request = Request::builder()

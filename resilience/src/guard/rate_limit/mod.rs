@@ -85,9 +85,9 @@ impl<'a> Claims<'a> {
         };
         let mut undefined = SmallVec::new();
         let mut all = PerQuota::new();
-        let counted = request.extensions().get::<Counted>();
-        let rest_of_cost = |quota: &BoundQuota, terms: &Terms| {
-            let taken = counted.map_or(0, |counted| counted.cost_of(&terms.quota.id));
+        let counted = Counted::of(request, runtime);
+        let rest_of_cost = |quota: &BoundQuota, terms: &Terms, client: &ClientKey| {
+            let taken = counted.map_or(0, |counted| counted.cost_of(&terms.quota.id, client));
             quota.spec.cost.saturating_sub(taken)
         };
         for (quota, client) in quotas.all.iter().filter_map(claim) {
@@ -95,7 +95,7 @@ impl<'a> Claims<'a> {
                 undefined.push(quota);
                 continue;
             };
-            let cost = rest_of_cost(quota, &terms);
+            let cost = rest_of_cost(quota, &terms, &client);
             if cost > 0 {
                 all.push(Claim {
                     quota,
@@ -111,7 +111,7 @@ impl<'a> Claims<'a> {
                 say_undefined(quota);
                 continue;
             };
-            let cost = rest_of_cost(quota, &terms);
+            let cost = rest_of_cost(quota, &terms, &client);
             if cost > 0 {
                 all.push(Claim {
                     quota,
@@ -157,7 +157,12 @@ impl<'a> Claims<'a> {
             if known.is_some() {
                 claim.quota.tally.count(Answer::Rejected);
             }
-            trail.quota_said(claim.terms.clone(), claim.cost, known.unwrap_or(NOT_ASKED));
+            trail.quota_said(
+                claim.terms.clone(),
+                &claim.client,
+                claim.cost,
+                known.unwrap_or(NOT_ASKED),
+            );
         }
         Err(Error::rate_limited(wait))
     }
@@ -268,7 +273,10 @@ impl<'q, 'a: 'q> QuotaQuestions<'q, 'a> {
         let expected = index.checked_sub(1).map_or(self.takes.len(), |_| 1);
         let answer = answer.0.and_then(|taken| whole(taken, expected));
         if let Some(index) = index.checked_sub(1) {
-            observe(&self.claims.observing()[index], self.claims.quotas, runtime, answer);
+            let claim = &self.claims.observing()[index];
+            if observe(claim, self.claims.quotas, runtime, answer) {
+                trail.quota_observed(&claim.terms, &claim.client, claim.cost);
+            }
             return Ok(());
         }
         match answer {
@@ -279,7 +287,7 @@ impl<'q, 'a: 'q> QuotaQuestions<'q, 'a> {
                 }
                 let answers = self.claims.deciding().iter().zip(taken);
                 settle(
-                    answers.map(|(claim, taken)| (claim.quota, claim.terms.clone(), taken)),
+                    answers.map(|(claim, taken)| (claim, claim.terms.clone(), taken)),
                     trail,
                     Answer::Passed,
                 )
@@ -334,7 +342,7 @@ fn fall_back<'a>(outage: &Outage, claims: &Claims<'a>, runtime: &Runtime, trail:
     drop(takes);
     let answers = local.iter().zip(terms).zip(taken);
     settle(
-        answers.map(|((claim, terms), taken)| (claim.quota, terms, taken)),
+        answers.map(|((claim, terms), taken)| (*claim, terms, taken)),
         trail,
         Answer::Local,
     )
@@ -345,20 +353,20 @@ fn unavailable(runtime: &Runtime) -> Error {
 }
 
 /// Notes what each quota said; the longest wait of those that refuse decides.
-fn settle<'a>(
-    answers: impl Iterator<Item = (&'a BoundQuota, TermsRef<'a>, Taken)>,
+fn settle<'a: 'c, 'c>(
+    answers: impl Iterator<Item = (&'c Claim<'a>, TermsRef<'a>, Taken)>,
     trail: &mut Trail<'a>,
     passed: Answer,
 ) -> Result<(), Error> {
     let mut wait = None;
-    for (quota, terms, taken) in answers {
+    for (claim, terms, taken) in answers {
         if taken.allowed {
-            quota.tally.count(passed);
+            claim.quota.tally.count(passed);
         } else {
-            quota.tally.count(Answer::Rejected);
+            claim.quota.tally.count(Answer::Rejected);
             wait = wait.max(Some(taken.retry_after));
         }
-        trail.quota_said(terms, quota.spec.cost, taken);
+        trail.quota_said(terms, &claim.client, claim.cost, taken);
     }
     match wait {
         None => Ok(()),
@@ -366,8 +374,9 @@ fn settle<'a>(
     }
 }
 
-/// Notes what a quota would have done. The request passes, and no header speaks of it.
-fn observe(claim: &Claim<'_>, quotas: &Quotas, runtime: &Runtime, answer: Result<Vec<Taken>, Outage>) {
+/// Notes what a quota would have done, and says whether it has counted the request. The request passes, and no header
+/// speaks of it.
+fn observe(claim: &Claim<'_>, quotas: &Quotas, runtime: &Runtime, answer: Result<Vec<Taken>, Outage>) -> bool {
     let quota = claim.quota;
     let (taken, passed) = match answer {
         Ok(taken) => (taken, Answer::Passed),
@@ -375,7 +384,10 @@ fn observe(claim: &Claim<'_>, quotas: &Quotas, runtime: &Runtime, answer: Result
             quotas.complaints.about(&"rate_limit", &outage);
             match claim.on_outage() {
                 OnOutage::FailOpen => (Vec::new(), Answer::Open),
-                OnOutage::FailClosed => return would_have(quota, &unavailable(runtime)),
+                OnOutage::FailClosed => {
+                    would_have(quota, &unavailable(runtime));
+                    return false;
+                }
                 OnOutage::FailLocal => {
                     let terms = claim.local_terms();
                     (runtime.insurance.take_now(&[claim.take(&terms)]), Answer::Local)
@@ -383,10 +395,11 @@ fn observe(claim: &Claim<'_>, quotas: &Quotas, runtime: &Runtime, answer: Result
             }
         }
     };
-    match taken.iter().find(|taken| !taken.allowed) {
-        None => quota.tally.count(passed),
-        Some(refused) => would_have(quota, &Error::rate_limited(refused.retry_after)),
+    match taken.first() {
+        Some(refused) if !refused.allowed => would_have(quota, &Error::rate_limited(refused.retry_after)),
+        _ => quota.tally.count(passed),
     }
+    taken.first().is_some_and(|taken| taken.allowed)
 }
 
 fn would_have(quota: &BoundQuota, refusal: &Error) {
