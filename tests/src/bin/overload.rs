@@ -147,6 +147,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
             fixed(512).with_adaptive(Adaptive::default()),
             5.0 * capacity,
         ),
+        ("10 times, fixed 8", fixed(8), 10.0 * capacity),
+        (
+            "10 times, adaptive to 512",
+            fixed(512).with_adaptive(Adaptive::default()),
+            10.0 * capacity,
+        ),
     ] {
         let answers = run(limit, rate, seconds).await?;
         let counted = seconds as f64 * 0.8;
