@@ -433,11 +433,16 @@ impl Runtime {
         self.inbound().iter().for_each(|bound| each(bound));
     }
 
-    /// Keeps an eye on guards around a whole app.
-    pub(crate) fn watch_inbound(&self, bound: &Arc<Bound>) {
+    /// Keeps an eye on guards around a whole app; not on those whose name others have.
+    pub(crate) fn watch_inbound(&self, bound: &Arc<Bound>) -> bool {
         let mut inbound = self.inbound.lock().unwrap_or_else(PoisonError::into_inner);
         inbound.retain(|bound| bound.strong_count() > 0);
-        inbound.push(Arc::downgrade(bound));
+        let mut others = inbound.iter().filter_map(Weak::upgrade);
+        let is_free = others.all(|other| other.name != bound.name);
+        if is_free {
+            inbound.push(Arc::downgrade(bound));
+        }
+        is_free
     }
 
     fn inbound(&self) -> Vec<Arc<Bound>> {

@@ -133,7 +133,9 @@ impl InboundBuilder {
             self.deadline,
             runtime,
         ));
-        runtime.watch_inbound(&bound);
+        if !runtime.watch_inbound(&bound) {
+            return Err(InboundError::NameTaken(self.name));
+        }
         Ok(Inbound::new(self.resilience, bound))
     }
 
@@ -197,6 +199,10 @@ pub enum InboundError {
     /// The bound of requests in flight makes no sense.
     #[error("option `concurrency`: {0}")]
     Concurrency(#[from] ConfigError),
+    /// Other guards of this runtime have the name, and would share unnamed quotas and metrics with these. Clones of one
+    /// [`Inbound`] may stand around several trees.
+    #[error("the name `{0}` is taken by other inbound guards of this runtime")]
+    NameTaken(&'static str),
     /// The deadline is out of range.
     #[error("option `deadline` must be from 1 ms to 1 h")]
     Deadline,

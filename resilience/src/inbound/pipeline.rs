@@ -3,11 +3,13 @@
 use std::{
     fmt,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
 use crate::{
+    deadline::{self, DeadlineExceeded},
     disconnect::{Hangup, unless_gone},
     install::ResilienceEndpoint,
     pipeline::{Context, Deadline, Fallback, Layer, Pipeline, Rejections, Stack, Start},
@@ -24,6 +26,8 @@ impl Resilience {
     /// is a server's (5xx), and as `Ok` with its status if it is a client's, such as the 404 of a path that nobody serves:
     /// judge answers with [`classify_by`](crate::pipeline::Builder::classify_by). A bulkhead's place is free when the endpoint has answered;
     /// that of `concurrency` in [`inbound`](Self::inbound) is held until the answer has been sent.
+    ///
+    /// A caller's deadline ([`Builder::deadline_header`](crate::Builder::deadline_header)) bounds all of it.
     ///
     /// A request is handled once, since its body can be read once: the compiler refuses a pipeline with a `retry`.
     ///
@@ -125,6 +129,7 @@ where
         let piped = PipelineEndpoint {
             inner,
             pipeline: self.pipeline.clone(),
+            resilience: self.resilience.clone(),
         };
         self.resilience.transform(piped)
     }
@@ -134,6 +139,7 @@ where
 pub struct PipelineEndpoint<L, E> {
     inner: E,
     pipeline: Pipeline<L>,
+    resilience: Resilience,
 }
 
 impl<L, E> fmt::Debug for PipelineEndpoint<L, E> {
@@ -152,6 +158,8 @@ where
     async fn call(&self, request: Request) -> Result<Response> {
         let hangup = Hangup::of(&request);
         let context = Context::of_request(&request);
+        let caller = self.resilience.runtime.settings.deadline_header.as_ref();
+        let left = caller.and_then(|header| header.budget(&request));
         let mut request = Some(request);
         let clients_fault = Mutex::new(None);
         let handle = || {
@@ -173,7 +181,20 @@ where
                 }
             }
         };
-        match unless_gone(hangup.as_ref(), self.pipeline.call_with(&context, handle)).await {
+        let piped = self.pipeline.call_with(&context, handle);
+        let outcome = match left {
+            None => unless_gone(hangup.as_ref(), piped).await,
+            // Its caller has no time left: nothing is begun for nobody.
+            Some(Duration::ZERO) => return Err(DeadlineExceeded.into()),
+            Some(left) => {
+                let in_time = Box::pin(deadline::scope(left, piped));
+                match unless_gone(hangup.as_ref(), in_time).await {
+                    Ok(in_time) => Ok(in_time?),
+                    Err(gone) => Err(gone),
+                }
+            }
+        };
+        match outcome {
             Ok(outcome) => {
                 let clients_fault = clients_fault.into_inner().unwrap_or_else(PoisonError::into_inner);
                 match (outcome, clients_fault) {

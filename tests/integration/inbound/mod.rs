@@ -367,6 +367,18 @@ async fn options_that_make_no_sense_are_named() {
 }
 
 #[tokio::test]
+async fn a_name_is_taken_while_it_is_used() {
+    let resilience = over(&ScriptedStore::new());
+    let guards = resilience.inbound("app").build().expect("valid");
+    let again = resilience.inbound("app").build();
+    assert_eq!(again.expect_err("it is taken"), InboundError::NameTaken("app"));
+    let several = (app(guards.clone()), app(guards));
+    assert!(resilience.inbound("app").build().is_err());
+    drop(several);
+    assert!(resilience.inbound("app").build().is_ok());
+}
+
+#[tokio::test]
 async fn it_is_listed_while_it_lives() {
     let resilience = over(&ScriptedStore::new());
     let guards = resilience

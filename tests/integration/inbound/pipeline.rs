@@ -1,8 +1,12 @@
 //! A pipeline of the user's own around a whole app.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use poem::{Endpoint, EndpointExt, Request, Response, Route, get, handler, http::StatusCode};
+use poem::{
+    Body, Endpoint, EndpointExt, Request, Response, Route, get, handler,
+    http::{StatusCode, uri::Scheme},
+    web::{LocalAddr, RemoteAddr},
+};
 use resilience::{
     Limit, Resilience,
     breaker::{BreakerConfig, CircuitBreaker},
@@ -130,6 +134,38 @@ async fn requests_for_what_is_not_there_do_not_open_the_apps_circuit() {
     // It stays an error, for whoever catches it.
     let outcome = app.call(request("/wp-login.php", &[])).await;
     assert!(outcome.is_err_and(|error| error.is::<poem::error::NotFoundError>()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callers_deadline_bounds_all_of_it() {
+    let limit = ConcurrencyLimit::new("app", ConcurrencyConfig::new(1).with_queue(1)).expect("valid");
+    let pipeline = Pipeline::builder().bulkhead(limit.clone()).build();
+    let settings = Resilience::builder()
+        .memory()
+        .deadline_header("x-deadline-ms", ms(1_000), ["10.0.0.0/8"]);
+    let app = routes().with(settings.build().expect("valid settings").inbound_pipeline(pipeline));
+    let asked = |left: &str| {
+        let address: SocketAddr = "10.1.2.3:4711".parse().expect("an address");
+        let (parts, ()) = poem::http::Request::new(()).into_parts();
+        let parts = (parts, LocalAddr::default(), RemoteAddr(address.into()), Scheme::HTTP);
+        let mut request = Request::from_parts(parts.into(), Body::empty());
+        let left = left.parse().expect("a value");
+        request.headers_mut().insert("x-deadline-ms", left);
+        request
+    };
+    let begun = tokio::time::Instant::now();
+    let late = app.get_response(asked("30")).await;
+    assert_eq!(answered(late).await, (504, "timeout".into()));
+    assert_eq!(begun.elapsed(), ms(30));
+    assert_eq!(
+        answered(app.get_response(asked("0")).await).await,
+        (504, "timeout".into())
+    );
+    assert_eq!(
+        answered(app.get_response(asked("80")).await).await,
+        (200, "Some(30ms)".into())
+    );
+    assert_eq!(limit.in_flight(), 0);
 }
 
 #[tokio::test(start_paused = true)]
