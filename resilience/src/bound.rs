@@ -100,11 +100,13 @@ impl Bound {
         let settings = &runtime.settings;
         let choice = policy.breaker().unwrap_or(settings.breakers);
         let breaker = |operation| runtime.breakers.for_operation(choice, operation);
-        let (user, other): (Vec<_>, Vec<_>) = named(policy.rate_limits())
-            .into_iter()
-            .partition(|(spec, _)| matches!(spec.key, Key::User | Key::Custom(_)));
         let (module, name) = (policy.module(), policy.name());
-        let quotas = |specs| Quotas::new((module, name), specs, runtime, breaker(Operation::RateLimit));
+        let (quotas, user_quotas) = Quotas::by_phase(
+            (module, name),
+            policy.rate_limits(),
+            runtime,
+            &breaker(Operation::RateLimit),
+        );
         Self {
             module,
             name,
@@ -113,8 +115,8 @@ impl Bound {
                 .map(|spec| Slots::new(format!("{module}::{name}"), spec.into(), policy.priority())),
             deadline: policy.deadline(),
             overruns: Overruns::default(),
-            quotas: quotas(other),
-            user_quotas: quotas(user),
+            quotas,
+            user_quotas,
             lockouts: (!policy.lockouts().is_empty())
                 .then(|| Lockouts::new(policy, settings, breaker(Operation::Lockout)))
                 .flatten(),
@@ -170,18 +172,15 @@ impl Bound {
         let breaker = runtime
             .breakers
             .for_operation(runtime.settings.breakers, Operation::RateLimit);
-        let (custom, other): (Vec<_>, Vec<_>) = named(quotas)
-            .into_iter()
-            .partition(|(spec, _)| matches!(spec.key, Key::User | Key::Custom(_)));
-        let quotas = |specs| Quotas::new((module, name), specs, runtime, Arc::clone(&breaker));
+        let (quotas, user_quotas) = Quotas::by_phase((module, name), quotas, runtime, &breaker);
         Self {
             module,
             name,
-            quotas: quotas(other),
+            quotas,
             flags: Vec::new(),
             auth: None,
             guards: Vec::new(),
-            user_quotas: quotas(custom),
+            user_quotas,
             lockouts: None,
             slots: slots.map(|(config, priority)| Slots::new(format!("{module}::{name}"), config, priority)),
             deadline,
@@ -193,6 +192,15 @@ impl Bound {
 impl Quotas {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.observed.is_empty()
+    }
+
+    /// Those of phase A, and those that come after authentication.
+    fn by_phase(owner: Owner, specs: &[RateLimit], runtime: &Runtime, breaker: &Arc<StoreBreaker>) -> (Self, Self) {
+        let (user, other): (Vec<_>, Vec<_>) = named(specs)
+            .into_iter()
+            .partition(|(spec, _)| matches!(spec.key, Key::User | Key::Custom(_)));
+        let quotas = |specs| Self::new(owner, specs, runtime, Arc::clone(breaker));
+        (quotas(other), quotas(user))
     }
 
     fn new(owner: Owner, specs: Vec<(RateLimit, String)>, runtime: &Runtime, breaker: Arc<StoreBreaker>) -> Self {

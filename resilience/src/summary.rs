@@ -200,7 +200,7 @@ fn lockouts(lockouts: &Lockouts) -> Vec<GuardSummary> {
 }
 
 fn slots(slots: &Slots) -> GuardSummary {
-    let spec = &slots.spec;
+    let spec = slots.limit.config();
     let queue = match spec.queue() {
         0 => String::new(),
         queue => format!(", {queue} may wait, {}", slots.priority.as_str()),

@@ -9,6 +9,12 @@ use std::{
     time::Duration,
 };
 
+use poem::{
+    Addr, Body, Request,
+    http::uri::Scheme,
+    web::{LocalAddr, RemoteAddr},
+};
+
 pub use self::{proxy::Proxy, redis_server::RedisServer};
 
 /// A bound on waits for what must happen: never the time it should take.
@@ -53,6 +59,23 @@ pub async fn eventually<F: AsyncFnMut() -> bool>(what: &str, mut condition: F) {
     tokio::time::timeout(PATIENCE, holds)
         .await
         .unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"));
+}
+
+/// A request over a connection from this peer, with these headers; one that stands twice has two values.
+///
+/// # Panics
+///
+/// When a header's name or value is none.
+#[must_use]
+pub fn request_from(peer: impl Into<Addr>, headers: &[(&'static str, &str)]) -> Request {
+    let (parts, ()) = poem::http::Request::new(()).into_parts();
+    let parts = (parts, LocalAddr::default(), RemoteAddr(peer.into()), Scheme::HTTP);
+    let mut request = Request::from_parts(parts.into(), Body::empty());
+    for (name, value) in headers {
+        let value = value.parse().expect("a header value");
+        request.headers_mut().append(*name, value);
+    }
+    request
 }
 
 /// The examples in the README and in the book, compiled and run as they stand there.

@@ -25,7 +25,7 @@ use crate::{
     bound::Bound,
     concurrency::Slot,
     deadline,
-    disconnect::{Hangup, unless_gone},
+    disconnect::{Hangup, unless_gone, unless_gone_within},
     error::{self, Error},
     guard::{
         GuardOutage, Verdict, concurrency,
@@ -75,12 +75,12 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
         Guards::Inbound(bound) => (BoundRef::Stray(bound), true),
     };
     let mut trail = Trail::default();
-    let counted = Counted::of(&request, runtime).cloned();
-    if let Some(counted) = &counted {
+    let counted = Counted::of(&request, runtime);
+    if let Some(counted) = counted {
         trail.resume(counted);
     }
     if is_outer {
-        trail.keep_counted(counted.unwrap_or_else(|| Counted::by(runtime)));
+        trail.keep_counted(counted.cloned().unwrap_or_else(|| Counted::by(runtime)));
     }
 
     let hangup = Hangup::of(&request);
@@ -90,15 +90,10 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
     let guards = guard(runtime, &bound, &mut request, &mut trail);
     let verdict = match left {
         None => unless_gone(hangup.as_ref(), guards).await.flatten(),
-        // Its caller has no time left: nothing is asked, counted or begun for nobody.
-        Some(Duration::ZERO) => {
-            drop(guards);
-            Err(Error::timeout())
-        }
-        // A caller's time runs while guards are asked and a slot is waited for.
+        // A caller's time runs while guards are asked and a slot is waited for. With none left, nothing is asked, counted or
+        // begun for nobody.
         Some(left) => {
-            let guards = Box::pin(deadline::scope(left, guards));
-            let in_time = unless_gone(hangup.as_ref(), guards).await;
+            let in_time = unless_gone_within(hangup.as_ref(), left, guards).await;
             in_time.and_then(|in_time| in_time.map_err(Error::from)).flatten()
         }
     };
@@ -119,10 +114,8 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
             let entered = pending.and_then(lockout::Pending::enter);
             let outcome = match budget {
                 None => unless_gone(hangup.as_ref(), handler.call(request)).await,
-                Some(budget) if budget.is_zero() => Err(Error::timeout()),
                 Some(Budget { started, within, .. }) => {
-                    let handling = Box::pin(deadline::scope(within, handler.call(request)));
-                    let outcome = unless_gone(hangup.as_ref(), handling).await;
+                    let outcome = unless_gone_within(hangup.as_ref(), within, handler.call(request)).await;
                     bound.overruns.note(within, started.elapsed());
                     outcome.and_then(|in_time| in_time.map_err(Error::from))
                 }

@@ -109,6 +109,12 @@ impl ConcurrencyLimit {
         &self.shared.name
     }
 
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &ConcurrencyConfig {
+        &self.shared.config
+    }
+
     /// How many may be in flight: what was configured, or less while an adaptive limit is below that.
     #[must_use]
     pub fn limit(&self) -> u32 {

@@ -4,13 +4,17 @@ use std::{
     fmt,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use poem::{FromRequest, Request, RequestBody, Result};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::connections::{self, Ends};
-use crate::error::Error;
+use crate::{
+    deadline::{self, DeadlineExceeded},
+    error::Error,
+};
 
 /// Tells when the client of a request has gone, for work that outlives its handler or that the chain does not drop.
 ///
@@ -83,6 +87,22 @@ pub(crate) fn unless_gone<F: Future>(hangup: Option<&Hangup>, future: F) -> Unle
             .and_then(|hangup| hangup.0.clone())
             .map(|gone| Box::pin(gone.cancelled_owned())),
         future,
+    }
+}
+
+/// The same within a budget of time; where that is zero, nothing is begun.
+pub(crate) fn unless_gone_within<F: Future>(
+    hangup: Option<&Hangup>,
+    budget: Duration,
+    future: F,
+) -> impl Future<Output = std::result::Result<std::result::Result<F::Output, DeadlineExceeded>, Error>> {
+    // Boxed right here, and not in the async block, which would hold the future once more.
+    let work = (!budget.is_zero()).then(|| unless_gone(hangup, Box::pin(deadline::scope(budget, future))));
+    async move {
+        match work {
+            Some(work) => work.await,
+            None => Ok(Err(DeadlineExceeded)),
+        }
     }
 }
 

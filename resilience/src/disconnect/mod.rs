@@ -32,7 +32,7 @@ mod hangup;
 mod io;
 mod listener;
 
-pub(crate) use self::hangup::unless_gone;
+pub(crate) use self::hangup::{unless_gone, unless_gone_within};
 pub use self::{
     hangup::Hangup,
     io::WatchedIo,

@@ -19,7 +19,6 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Slots {
     pub(crate) limit: ConcurrencyLimit,
-    pub(crate) spec: ConcurrencyConfig,
     pub(crate) priority: Priority,
     pub(crate) tally: Tally,
 }
@@ -43,10 +42,9 @@ impl fmt::Debug for PriorityOf {
 impl Slots {
     /// Slots of the handler of this name.
     pub(crate) fn new(handler: String, spec: ConcurrencyConfig, priority: Priority) -> Self {
-        let limit = ConcurrencyLimit::new(handler, spec.clone()).expect("checked where it was written");
+        let limit = ConcurrencyLimit::new(handler, spec).expect("checked where it was written");
         Self {
             limit,
-            spec,
             priority,
             tally: Tally::default(),
         }

@@ -164,8 +164,7 @@ impl InboundBuilder {
         if !(1..=100).contains(&quota.local_share) {
             return invalid("local_share", "must be from 1 to 100 percent");
         }
-        let named = quota.name.and_then(|name| self.resilience.runtime.limits.known(name));
-        let Some(limit) = named.and_then(|named| named.without_store()).or(quota.limit) else {
+        let Some(limit) = self.resilience.runtime.limits.defined(quota) else {
             return invalid(
                 "name",
                 "is defined by nobody: add `.limit(…)` to the builder, or it to the file of limits",

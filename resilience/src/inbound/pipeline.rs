@@ -3,14 +3,12 @@
 use std::{
     fmt,
     sync::{Mutex, PoisonError},
-    time::Duration,
 };
 
 use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
 use crate::{
-    deadline::{self, DeadlineExceeded},
-    disconnect::{Hangup, unless_gone},
+    disconnect::{Hangup, unless_gone, unless_gone_within},
     install::ResilienceEndpoint,
     pipeline::{Context, Deadline, Fallback, Layer, Pipeline, Rejections, Stack, Start},
     runtime::Resilience,
@@ -184,15 +182,10 @@ where
         let piped = self.pipeline.call_with(&context, handle);
         let outcome = match left {
             None => unless_gone(hangup.as_ref(), piped).await,
-            // Its caller has no time left: nothing is begun for nobody.
-            Some(Duration::ZERO) => return Err(DeadlineExceeded.into()),
-            Some(left) => {
-                let in_time = Box::pin(deadline::scope(left, piped));
-                match unless_gone(hangup.as_ref(), in_time).await {
-                    Ok(in_time) => Ok(in_time?),
-                    Err(gone) => Err(gone),
-                }
-            }
+            Some(left) => match unless_gone_within(hangup.as_ref(), left, piped).await {
+                Ok(in_time) => Ok(in_time?),
+                Err(gone) => Err(gone),
+            },
         };
         match outcome {
             Ok(outcome) => {

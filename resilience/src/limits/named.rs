@@ -102,6 +102,12 @@ impl NamedLimits {
         self.by_name().get(name).cloned()
     }
 
+    /// What a quota's numbers are by anybody's word but the store's, which may be down when the next instance starts.
+    pub(crate) fn defined(&self, spec: &RateLimit) -> Option<Limit> {
+        let named = spec.name.and_then(|name| self.known(name));
+        named.and_then(|named| named.without_store()).or(spec.limit)
+    }
+
     /// All of them, sorted by name.
     pub(crate) fn all(&self) -> Vec<Arc<NamedLimit>> {
         self.by_name().values().cloned().collect()
@@ -208,7 +214,7 @@ impl NamedLimit {
     }
 
     /// What is defined by anybody but the store.
-    pub(crate) fn without_store(&self) -> Option<Limit> {
+    fn without_store(&self) -> Option<Limit> {
         let definitions = self.definitions();
         let others = definitions
             .by_source

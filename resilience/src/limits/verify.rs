@@ -15,11 +15,7 @@ pub(crate) fn mistakes(policies: &[&'static Policy], limits: &NamedLimits) -> Ve
         let handler = format!("`{}::{}`", policy.module(), policy.name());
         for spec in policy.rate_limits() {
             let Some(name) = spec.name else { continue };
-            let defined = limits
-                .known(name)
-                .and_then(|named| named.without_store())
-                .or(spec.limit);
-            match defined {
+            match limits.defined(spec) {
                 None => undefined.entry(name).or_default().push(handler.clone()),
                 Some(limit) if spec.cost > limit.at_once() => mistakes.push(format!(
                     "a request to {handler} costs {}, which never fits into the quota `{name}` of {limit}",

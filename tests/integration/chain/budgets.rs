@@ -2,17 +2,14 @@
 
 use std::net::SocketAddr;
 
-use poem::{
-    Addr, Body, EndpointExt, Request, handler,
-    http::uri::Scheme,
-    web::{LocalAddr, RemoteAddr},
-};
+use poem::{EndpointExt, Request, handler};
 use resilience::{
     Error, Resilience,
     concurrency::ConcurrencyLimit,
     deadline, resilient,
     testing::{Answer, ScriptedStore},
 };
+use resilience_tests::request_from;
 use tokio::time::sleep;
 
 use super::{app, ask, ms, over, room, timed};
@@ -20,17 +17,7 @@ use super::{app, ask, ms, over, room, timed};
 /// A request of a caller that is trusted, and has so many milliseconds left.
 fn with_left(left: &str) -> Request {
     let address: SocketAddr = "10.1.2.3:4711".parse().expect("an address");
-    let (parts, ()) = poem::http::Request::new(()).into_parts();
-    let parts = (
-        parts,
-        LocalAddr::default(),
-        RemoteAddr(Addr::from(address)),
-        Scheme::HTTP,
-    );
-    let mut request = Request::from_parts(parts.into(), Body::empty());
-    let left = left.parse().expect("a header value");
-    request.headers_mut().insert("x-deadline-ms", left);
-    request
+    request_from(address, &[("x-deadline-ms", left)])
 }
 
 #[resilient(rate_limit(30, 60), deadline = "1s")]

@@ -2,16 +2,13 @@
 
 use std::net::SocketAddr;
 
-use poem::{
-    Addr, Body, EndpointExt, Request, handler,
-    http::uri::Scheme,
-    web::{LocalAddr, RemoteAddr},
-};
+use poem::{EndpointExt, Request, handler};
 use resilience::{
     breaker::BreakerConfig,
     deadline, resilient,
     testing::{Answer, ScriptedStore},
 };
+use resilience_tests::request_from;
 use tokio::time::{Instant, sleep};
 
 use super::{app, ask, is_closed, ms, over, request, room, timed};
@@ -108,19 +105,7 @@ async fn a_budget_that_is_spent_asks_nobody() {
 /// A request over a connection from this address.
 fn from(address: &str, headers: &[(&'static str, &str)]) -> Request {
     let address: SocketAddr = format!("{address}:4711").parse().expect("an address");
-    let (parts, ()) = poem::http::Request::new(()).into_parts();
-    let parts = (
-        parts,
-        LocalAddr::default(),
-        RemoteAddr(Addr::from(address)),
-        Scheme::HTTP,
-    );
-    let mut request = Request::from_parts(parts.into(), Body::empty());
-    for (name, value) in headers {
-        let value = value.parse().expect("a header value");
-        request.headers_mut().append(*name, value);
-    }
-    request
+    request_from(address, headers)
 }
 
 #[resilient(rate_limit(30, 60))]

@@ -5,11 +5,7 @@ use std::{
     os::unix::net,
 };
 
-use poem::{
-    Addr, Body, Endpoint, EndpointExt, Request, handler,
-    http::{HeaderName, uri::Scheme},
-    web::{LocalAddr, RemoteAddr},
-};
+use poem::{Addr, Endpoint, EndpointExt, Request, handler};
 use resilience::{
     BuildError, Builder, ProxyHeader, Resilience,
     client::Network,
@@ -17,6 +13,7 @@ use resilience::{
     store::StoreErrorKind,
     testing::{Answer, ScriptedStore},
 };
+use resilience_tests::request_from;
 
 use super::{Answered, app, ask, over};
 
@@ -40,27 +37,16 @@ fn behind_proxies() -> Builder {
         .trusted_proxies(["10.0.0.0/24", "2001:db8:f::/48"])
 }
 
-fn request(remote: Addr, headers: &[(&'static str, &str)]) -> Request {
-    let (parts, ()) = poem::http::Request::new(()).into_parts();
-    let parts = (parts, LocalAddr::default(), RemoteAddr(remote), Scheme::HTTP);
-    let mut request = Request::from_parts(parts.into(), Body::empty());
-    for (name, value) in headers {
-        let value = value.parse().expect("a header value");
-        request.headers_mut().append(HeaderName::from_static(name), value);
-    }
-    request
-}
-
 /// A request over a connection from this address, with these headers.
 fn from(address: &str, headers: &[(&'static str, &str)]) -> Request {
     let address: IpAddr = address.parse().expect("an address");
-    request(SocketAddr::new(address, 4711).into(), headers)
+    request_from(SocketAddr::new(address, 4711), headers)
 }
 
 /// A request over a unix socket, with these headers.
 fn over_unix_socket(headers: &[(&'static str, &str)]) -> Request {
     let peer = net::SocketAddr::from_pathname("/run/proxy.sock").expect("a path");
-    request(Addr::unix(peer.into()), headers)
+    request_from(Addr::unix(peer.into()), headers)
 }
 
 /// How many requests the client of this one has made by now, this one included.

@@ -2,16 +2,13 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use poem::{
-    Body, Endpoint, EndpointExt, Request, Route, get, handler,
-    http::uri::Scheme,
-    web::{LocalAddr, RemoteAddr},
-};
+use poem::{Endpoint, EndpointExt, Request, Route, get, handler};
 use resilience::{
     Identity, RateLimitHeaders, Resilience, resilient,
     store::{MemoryStore, StoreErrorKind},
     testing::{Answer, ScriptedStore},
 };
+use resilience_tests::request_from;
 
 use super::{app, ask, full, ms, over, request, room, timed};
 
@@ -106,9 +103,7 @@ fn embedded() -> Resilience {
 
 fn from(address: &str) -> Request {
     let address: SocketAddr = address.parse().expect("an address");
-    let (parts, ()) = poem::http::Request::new(()).into_parts();
-    let parts = (parts, LocalAddr::default(), RemoteAddr(address.into()), Scheme::HTTP);
-    Request::from_parts(parts.into(), Body::empty())
+    request_from(address, &[])
 }
 
 #[tokio::test(start_paused = true)]

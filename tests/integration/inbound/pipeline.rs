@@ -2,11 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use poem::{
-    Body, Endpoint, EndpointExt, Request, Response, Route, get, handler,
-    http::{StatusCode, uri::Scheme},
-    web::{LocalAddr, RemoteAddr},
-};
+use poem::{Endpoint, EndpointExt, Request, Response, Route, get, handler, http::StatusCode};
 use resilience::{
     Limit, Resilience,
     breaker::{BreakerConfig, CircuitBreaker},
@@ -15,6 +11,7 @@ use resilience::{
     pipeline::{Context, Pipeline, RateLimiter, Verdict},
     resilient,
 };
+use resilience_tests::request_from;
 use tokio::time::sleep;
 
 use super::{answered, ask, header, ms, request};
@@ -146,12 +143,7 @@ async fn a_callers_deadline_bounds_all_of_it() {
     let app = routes().with(settings.build().expect("valid settings").inbound_pipeline(pipeline));
     let asked = |left: &str| {
         let address: SocketAddr = "10.1.2.3:4711".parse().expect("an address");
-        let (parts, ()) = poem::http::Request::new(()).into_parts();
-        let parts = (parts, LocalAddr::default(), RemoteAddr(address.into()), Scheme::HTTP);
-        let mut request = Request::from_parts(parts.into(), Body::empty());
-        let left = left.parse().expect("a value");
-        request.headers_mut().insert("x-deadline-ms", left);
-        request
+        request_from(address, &[("x-deadline-ms", left)])
     };
     let begun = tokio::time::Instant::now();
     let late = app.get_response(asked("30")).await;

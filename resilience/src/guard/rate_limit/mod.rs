@@ -71,8 +71,8 @@ pub(crate) struct Claims<'a> {
 impl<'a> Claims<'a> {
     pub(crate) fn new(quotas: &'a Quotas, runtime: &Runtime, request: &Request) -> Self {
         let address = OnceCell::new();
-        let claim = |quota: &'a BoundQuota| {
-            let client = match quota.spec.key {
+        let client = |quota: &BoundQuota| {
+            Some(match quota.spec.key {
                 // Once for all quotas: it may ask code of the user's own.
                 Key::Ip => address.get_or_init(|| runtime.settings.callers.key(request)).clone()?,
                 Key::Global => ClientKey::global(),
@@ -80,47 +80,34 @@ impl<'a> Claims<'a> {
                 Key::Custom(key) => ClientKey::custom(key.of(request).as_deref()),
                 // The compiler has refused `key = user` without `auth`, and this phase comes after it.
                 Key::User => Identity::of(request).map_or_else(|| ClientKey::user(""), |user| ClientKey::user(&user.0)),
-            };
-            Some((quota, client))
+            })
         };
-        let mut undefined = SmallVec::new();
-        let mut all = PerQuota::new();
         let counted = Counted::of(request, runtime);
-        let rest_of_cost = |quota: &BoundQuota, terms: &Terms, client: &ClientKey| {
-            let taken = counted.map_or(0, |counted| counted.cost_of(&terms.quota.id, client));
-            quota.spec.cost.saturating_sub(taken)
-        };
-        for (quota, client) in quotas.all.iter().filter_map(claim) {
-            let Some(terms) = quota.terms() else {
-                undefined.push(quota);
-                continue;
+        // On those that have not counted the request already, for the rest of their cost.
+        let claims =
+            |quotas: &'a [BoundQuota], all: &mut PerQuota<Claim<'a>>, undefined: &mut dyn FnMut(&'a BoundQuota)| {
+                for quota in quotas {
+                    let Some(client) = client(quota) else { continue };
+                    let Some(terms) = quota.terms() else {
+                        undefined(quota);
+                        continue;
+                    };
+                    let taken = counted.map_or(0, |counted| counted.cost_of(&terms.quota.id, &client));
+                    let cost = quota.spec.cost.saturating_sub(taken);
+                    if cost > 0 {
+                        all.push(Claim {
+                            quota,
+                            terms,
+                            client,
+                            cost,
+                        });
+                    }
+                }
             };
-            let cost = rest_of_cost(quota, &terms, &client);
-            if cost > 0 {
-                all.push(Claim {
-                    quota,
-                    terms,
-                    client,
-                    cost,
-                });
-            }
-        }
+        let (mut all, mut undefined) = (PerQuota::new(), SmallVec::new());
+        claims(&quotas.all, &mut all, &mut |quota| undefined.push(quota));
         let deciding = all.len();
-        for (quota, client) in quotas.observed.iter().filter_map(claim) {
-            let Some(terms) = quota.terms() else {
-                say_undefined(quota);
-                continue;
-            };
-            let cost = rest_of_cost(quota, &terms, &client);
-            if cost > 0 {
-                all.push(Claim {
-                    quota,
-                    terms,
-                    client,
-                    cost,
-                });
-            }
-        }
+        claims(&quotas.observed, &mut all, &mut |quota| say_undefined(quota));
         Self {
             quotas,
             all,

@@ -253,9 +253,8 @@ pub trait RequestExt: Sized {
 
 impl RequestExt for RequestBuilder {
     fn with_deadline_as(self, name: HeaderName) -> Self {
-        match deadline::remaining() {
-            // Rounded down: the dependency must not work longer than anybody waits.
-            Some(left) => self.header(name, u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+        match deadline::header_value() {
+            Some(left) => self.header(name, left),
             None => self,
         }
     }
