@@ -55,6 +55,7 @@ pub mod pipeline;
 pub mod outbound;
 #[doc(hidden)]
 pub mod policy;
+pub mod sharing;
 pub mod store;
 
 mod bound;

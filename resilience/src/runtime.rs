@@ -32,6 +32,7 @@ use crate::{
     observe::Observer,
     policy::{BreakerChoice, Policy},
     registry,
+    sharing::{Core, SharedBreakers},
     store::{MemoryStore, Probe, Store, StoreErrorKind},
     store_breaker::StoreBreakers,
     summary::PolicySummary,
@@ -197,6 +198,13 @@ impl Resilience {
         own.unwrap_or_else(|| Dependencies::global().clone())
     }
 
+    /// The breakers that instances share, for operators: to list and to hold. `None` if the builder was not told to
+    /// [share](Builder::share_breakers).
+    #[must_use]
+    pub fn shared_breakers(&self) -> Option<SharedBreakers> {
+        self.runtime.sharing.clone().map(SharedBreakers::new)
+    }
+
     /// Publishes counts and samples to the `metrics` recorder now. They are published every second by themselves; call
     /// this before a scrape that must see the latest.
     #[cfg(feature = "metrics")]
@@ -325,6 +333,8 @@ pub(crate) struct Runtime {
     pub(crate) observer: Observer,
     /// What the app calls, if it has a registry of its own.
     pub(crate) dependencies: Option<Dependencies>,
+    /// The tie to other instances, if the builder was told to share.
+    pub(crate) sharing: Option<Arc<Core>>,
     /// Settlements of attempts that wait for the store, at most.
     pub(crate) unsettled: Semaphore,
     last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
@@ -378,6 +388,7 @@ impl Runtime {
             limits,
             observer: Observer::default(),
             dependencies: None,
+            sharing: None,
             unsettled: Semaphore::new(1_024),
             last_known: Mutex::default(),
             bound: Vec::new(),
@@ -389,6 +400,12 @@ impl Runtime {
     /// Gives the app a registry of its own for what it calls.
     pub(crate) fn with_dependencies(mut self, dependencies: Option<Dependencies>) -> Self {
         self.dependencies = dependencies;
+        self
+    }
+
+    /// Ties its dependencies' breakers to those of other instances.
+    pub(crate) fn with_sharing(mut self, sharing: Option<Arc<Core>>) -> Self {
+        self.sharing = sharing;
         self
     }
 

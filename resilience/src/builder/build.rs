@@ -11,6 +11,7 @@ use crate::{
     limits::{LimitsFile, NamedLimits, document},
     policy::{BreakerChoice, InvalidLimit},
     runtime::{Resilience, Runtime, Settings},
+    sharing::Core,
     store::{MemoryStore, RedisStore, Store},
     store_breaker::StoreBreakers,
 };
@@ -35,6 +36,7 @@ impl Builder {
         }
         let store = self.open_store()?;
         let limits = self.named_limits()?;
+        let sharing = self.sharing_over(&store)?;
         let breakers = StoreBreakers::new(self.breaker, Arc::clone(&store));
         let insurance = MemoryStore::builder().capacity(self.local_capacity).build();
         let runtime = Runtime::new(
@@ -46,7 +48,9 @@ impl Builder {
             insurance,
             limits,
         );
-        Ok(Resilience::new(runtime.with_dependencies(self.dependencies)))
+        Ok(Resilience::new(
+            runtime.with_dependencies(self.dependencies).with_sharing(sharing),
+        ))
     }
 
     fn settings(&self) -> Result<Settings, BuildError> {
@@ -153,6 +157,18 @@ impl Builder {
         Ok(NamedLimits::new(self.limits.clone(), file))
     }
 
+    fn sharing_over(&self, store: &Arc<dyn Store>) -> Result<Option<Arc<Core>>, BuildError> {
+        let Some(sharing) = &self.sharing else { return Ok(None) };
+        sharing.validate()?;
+        if store.board().is_none() {
+            return Err(invalid(
+                "share_breakers",
+                "needs a store that carries breakers: this one has no board",
+            ));
+        }
+        Ok(Some(Arc::new(Core::new(sharing.clone(), Arc::clone(store)))))
+    }
+
     fn open_store(&self) -> Result<Arc<dyn Store>, BuildError> {
         match &self.store {
             None => Err(BuildError::NoStore),
@@ -199,6 +215,6 @@ const REMEMBER_BLOCKED_MAX: usize = 10_000_000;
 /// What a Redis store takes for the longest wait between two attempts to connect.
 const RECONNECT_CAP: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60 * 60);
 
-pub(super) fn invalid(option: &'static str, reason: &'static str) -> BuildError {
+pub(crate) fn invalid(option: &'static str, reason: &'static str) -> BuildError {
     BuildError::Invalid { option, reason }
 }

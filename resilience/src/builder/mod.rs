@@ -11,6 +11,7 @@ mod tests;
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
+pub(crate) use self::build::invalid;
 pub use self::error::{BuildError, LimitsFileError};
 use crate::{
     body::ErrorBody,
@@ -20,6 +21,7 @@ use crate::{
     guard::{auth::Authenticator, concurrency::PriorityOf, lockout::BodyBounds},
     policy::{BreakerChoice, Limit},
     runtime::RateLimitHeaders,
+    sharing::Sharing,
     store::{ApiKeys, MemoryStore, Store},
 };
 
@@ -55,6 +57,7 @@ use crate::{
 /// | [`rate_limit_headers`](Self::rate_limit_headers) | both families |
 /// | [`error_body`](Self::error_body) | negotiated |
 /// | [`dependencies`](Self::dependencies) | [`Dependencies::global`] |
+/// | [`share_breakers`](Self::share_breakers) | no: each instance's breakers learn by themselves |
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -87,6 +90,7 @@ pub struct Builder {
     rate_limit_headers: RateLimitHeaders,
     error_body: ErrorBody,
     dependencies: Option<Dependencies>,
+    sharing: Option<Sharing>,
 }
 
 enum Source {
@@ -139,6 +143,7 @@ impl Default for Builder {
             rate_limit_headers: RateLimitHeaders::default(),
             error_body: ErrorBody::default(),
             dependencies: None,
+            sharing: None,
         }
     }
 }
@@ -257,6 +262,26 @@ impl Builder {
     /// [`scope`](crate::Dependencies::scope) themselves.
     pub fn dependencies(mut self, dependencies: Dependencies) -> Self {
         self.dependencies = Some(dependencies);
+        self
+    }
+
+    /// Lets the breakers of [`dependencies`](Self::dependencies) know what those of the other instances know: see the module
+    /// [`sharing`](crate::sharing). Takes a system's name, or a [`Sharing`] with settings.
+    ///
+    /// ```
+    /// use resilience::{Resilience, sharing::Sharing};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let resilience = Resilience::builder()
+    ///     .redis("redis://127.0.0.1:6379")
+    ///     .share_breakers(Sharing::system("payments-team").with_quorum(3))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn share_breakers(mut self, sharing: impl Into<Sharing>) -> Self {
+        self.sharing = Some(sharing.into());
         self
     }
 

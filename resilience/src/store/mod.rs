@@ -5,6 +5,7 @@
 
 mod account;
 mod admin;
+pub mod board;
 mod bucket;
 mod layout;
 pub(crate) mod lockout;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 
 pub use self::{
     admin::StoreAdmin,
+    board::BreakerBoard,
     layout::{ApiKeys, InvalidPrefix, KeyLayout},
     lockout::{Attempt, Begun, Lockout, LockoutStatus, Settle, Settlement},
     memory::{MemoryStore, MemoryStoreBuilder},
@@ -98,6 +100,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         let _ = (name, limit, deadline);
         let error = StoreError::new(StoreErrorKind::Answered, "this store keeps no limits");
         Box::pin(std::future::ready(Err(error)))
+    }
+
+    /// Where instances tell each other of their breakers; `None` in a store that carries none.
+    fn board(&self) -> Option<&dyn BreakerBoard> {
+        None
     }
 
     /// Whether the store would serve again, asked in the background while its breaker is open.

@@ -1,5 +1,6 @@
 //! A store inside the process.
 
+mod board;
 mod limiter;
 mod lockouts;
 mod shard;
@@ -15,10 +16,10 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-use self::{limiter::Limiter, lockouts::Lockouts};
+use self::{board::Boards, limiter::Limiter, lockouts::Lockouts};
 use super::{
-    Attempt, Begun, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreFuture, Take, Taken,
-    check_api_key, layout::sha256,
+    Attempt, Begun, BreakerBoard, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreFuture, Take,
+    Taken, check_api_key, layout::sha256,
 };
 
 /// A store that is embedded in the process: nothing to run, nothing shared, nothing kept.
@@ -49,6 +50,7 @@ struct Inner {
     users: RwLock<HashMap<[u8; 32], String>>,
     flags: RwLock<HashMap<String, bool>>,
     limits: RwLock<HashMap<String, String>>,
+    boards: Boards,
 }
 
 /// Settings of a [`MemoryStore`].
@@ -149,6 +151,7 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         MemoryStore {
             inner: Arc::new(Inner {
+                boards: Boards::new(self.clock.clone()),
                 clock: self.clock,
                 limiter: Limiter::new(self.capacity),
                 lockouts: Lockouts::new(self.capacity),
@@ -222,6 +225,10 @@ impl Store for MemoryStore {
             Ok(())
         }
         .boxed()
+    }
+
+    fn board(&self) -> Option<&dyn BreakerBoard> {
+        Some(&self.inner.boards)
     }
 
     fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {
