@@ -18,9 +18,11 @@ if not slot.hold and slot.circuit.state ~= 'open' and slot.circuit.state ~= 'new
   make_room(votes)
   call('ZREMRANGEBYSCORE', votes, '-inf', now)
   call('ZADD', votes, now + ARGV[9], instance)
+  -- Counted before they get their expiry, which may have come by the time that it is written.
+  local count = call('ZCARD', votes)
   local last = call('ZRANGE', votes, -1, -1, 'WITHSCORES')
   call('PEXPIREAT', votes, last[2])
-  if call('ZCARD', votes) >= quorum then
+  if count >= quorum then
     write_open(slot, {
       id = ARGV[4],
       round = 0,
