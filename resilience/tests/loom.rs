@@ -28,6 +28,9 @@ mod error;
 #[allow(dead_code, unreachable_pub, reason = "only the transitions are checked here")]
 #[path = "../src/breaker/event.rs"]
 mod event;
+#[allow(dead_code, unreachable_pub, reason = "the others are not here")]
+#[path = "../src/breaker/orders.rs"]
+mod orders;
 #[path = "../src/breaker/probe.rs"]
 mod probe;
 #[allow(dead_code, reason = "only the transitions are checked here")]

@@ -168,6 +168,7 @@ pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    denied: bool,
 }
 
 /// What an error says about the store's health.
@@ -191,7 +192,15 @@ impl StoreError {
             kind,
             message: message.into(),
             source: None,
+            denied: false,
         }
+    }
+
+    /// Says that it is about our credentials, or about what they allow.
+    #[must_use]
+    pub const fn denied(mut self) -> Self {
+        self.denied = true;
+        self
     }
 
     /// Adds what caused it.
@@ -205,6 +214,12 @@ impl StoreError {
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+
+    /// Whether the store has refused our credentials, or forbids what was asked: asking again soon changes nothing.
+    #[must_use]
+    pub const fn is_denied(&self) -> bool {
+        self.denied
     }
 }
 
