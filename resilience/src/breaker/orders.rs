@@ -212,11 +212,7 @@ impl Machine {
                 self.gate.store(NEVER, Ordering::Relaxed);
             }
             (Held::Open, _) => self.change(inner, State::Open, Cause::HeldOpen, NEVER, None),
-            (Held::Closed, State::Closed) => {
-                inner.reset();
-                let generation = self.word().generation();
-                self.set_word(Word::new(generation, State::Closed, inner.is_tallying()));
-            }
+            (Held::Closed, State::Closed) => self.begin_anew(inner),
             (Held::Closed, _) => self.change(inner, State::Closed, Cause::HeldClosed, 0, None),
         }
     }
@@ -225,12 +221,15 @@ impl Machine {
         match inner.held.take() {
             None => {}
             Some(Held::Open) => self.change(inner, State::Closed, Cause::Released, 0, None),
-            Some(Held::Closed) => {
-                inner.reset();
-                let generation = self.word().generation();
-                self.set_word(Word::new(generation, State::Closed, inner.is_tallying()));
-            }
+            Some(Held::Closed) => self.begin_anew(inner),
         }
+    }
+
+    /// Closed as before, with a generation of its own: no call counts by rules that it was not let in under.
+    fn begin_anew(&self, inner: &mut Inner) {
+        inner.reset();
+        let generation = self.word().generation().wrapping_add(1);
+        self.set_word(Word::new(generation, State::Closed, inner.is_tallying()));
     }
 }
 

@@ -149,6 +149,7 @@ impl Replica {
             (_, Some(lease), _) if news.is_probing => Some(lease.until),
             (_, Some(lease), _) => Some(lease.keep_at),
             (_, None, State::Open) if !wanted => None,
+            (_, None, _) if news.is_probing => None,
             (_, None, _) => Some(news.due_at.max(self.ask_lease_at)),
         };
         match (probe, self.belief.hold_ends) {
