@@ -97,7 +97,7 @@ impl SharedBreaker {
     ///
     /// Safe: it changes nothing.
     pub async fn is_open(&self) -> bool {
-        self.checked().await == State::Open
+        self.checked().await == State::Open && !self.breaker.is_available()
     }
 
     /// Whether calls pass; `true` if nothing is known. Waits as [`is_open`](Self::is_open).
