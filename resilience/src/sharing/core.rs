@@ -95,7 +95,7 @@ impl Core {
         &self.sharing
     }
 
-    pub(super) fn system(&self) -> &str {
+    pub(crate) fn system(&self) -> &str {
         &self.sharing.system
     }
 
@@ -216,6 +216,11 @@ impl Core {
         self.contact().pushed();
         self.look_now.store(true, Ordering::Relaxed);
         self.wake.notify_one();
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.contact().is_degraded()
     }
 
     /// Whether anybody speaks for the breakers, or is about to.

@@ -77,9 +77,9 @@ async fn listen(core: &Core) {
     let mut wait = first;
     loop {
         let deadline = Instant::now() + LISTEN_DEADLINE;
-        match timeout_at(deadline, core.board().changes(core.system(), deadline)).await {
+        let listening = timeout_at(deadline, core.board().changes(core.system(), deadline)).await;
+        let pause = match listening {
             Ok(Ok(mut changes)) => {
-                wait = first;
                 // Whoever greets us is back, and what was said before is lost.
                 core.pushed();
                 while changes.next().await.is_some() {
@@ -89,19 +89,22 @@ async fn listen(core: &Core) {
                     system = core.system(),
                     "changes of shared breakers are no longer pushed"
                 );
-            }
-            Ok(Err(error)) if error.is_denied() || error.kind() == StoreErrorKind::Answered => {
-                tracing::debug!(system = core.system(), %error, "changes of shared breakers are not pushed here");
-                wait = LISTEN_DENIED;
+                wait = first;
+                first
             }
             Ok(Err(error)) => {
-                tracing::debug!(system = core.system(), %error, "changes of shared breakers cannot be heard")
+                tracing::debug!(system = core.system(), %error, "changes of shared breakers are not pushed");
+                if error.is_denied() || error.kind() == StoreErrorKind::Answered {
+                    LISTEN_DENIED
+                } else {
+                    wait
+                }
             }
-            Err(_late) => {}
-        }
+            Err(_late) => wait,
+        };
         // Not all instances of a fleet in step.
-        sleep(wait.mul_f64(1.0 - fastrand::f64() / 4.0)).await;
-        wait = (wait * 2).min(longest).max(wait.min(LISTEN_DENIED));
+        sleep(pause.mul_f64(1.0 - fastrand::f64() / 4.0)).await;
+        wait = (wait * 2).min(longest);
     }
 }
 
