@@ -56,6 +56,8 @@ pub(crate) enum Order {
     Wait,
     /// It may probe until then.
     Probe { until: u64 },
+    /// It may no longer, unless a probe is under way: then the order is not obeyed.
+    GiveUp,
     /// An operator holds it.
     Hold(Held),
     /// The operator has let go.
@@ -140,13 +142,8 @@ impl Machine {
                 self.change(&mut inner, State::Closed, Cause::ClosedByOthers, 0, None);
             }
             Order::Alone => self.go_alone(&mut inner),
-            Order::Wait => self.give_leave(
-                &mut inner,
-                Leave {
-                    until: 0,
-                    alone_from: now.saturating_add(PATIENCE_NANOS),
-                },
-            ),
+            Order::GiveUp if inner.probes.is_out(now) => return None,
+            Order::Wait | Order::GiveUp => self.give_leave(&mut inner, Leave::awaited(now)),
             Order::Probe { until } => self.give_leave(
                 &mut inner,
                 Leave {

@@ -264,21 +264,22 @@ async fn put(
             ask(core, |deadline| board.reopen(at, &trip, deadline)).await
         }
         Ask::Close { opening } => ask(core, |deadline| board.close(at, opening.as_deref(), &reason, deadline)).await,
-        Ask::Lease { opening } => {
+        Ask::Lease { opening } | Ask::Keep { opening } => {
             let leased = ask(core, |deadline| board.lease(at, opening, terms.ttl(), deadline)).await;
             let Some(leased) = leased else { return false };
-            let order = replica.leased(leased.granted, asked_at, breaker.now(), terms);
+            let order = replica.leased(&leased, asked_at, breaker.now(), terms);
             breaker.obey(news.generation, order);
             core.learn_of(&leased.entry);
             hear(core, breaker, replica, &leased.entry);
             return true;
         }
-        Ask::Keep => {
-            let kept = ask(core, |deadline| board.yield_lease(at, Some(terms.ttl()), deadline)).await;
-            let Some(kept) = kept else { return false };
-            let order = replica.leased(kept, asked_at, breaker.now(), terms);
-            breaker.obey(news.generation, order);
-            return true;
+        Ask::Yield => {
+            // First here, then there: a call that came in between would be a second probe.
+            if breaker.obey(news.generation, Order::GiveUp).is_none() {
+                return false;
+            }
+            replica.unleased(breaker.now());
+            return ask(core, |deadline| board.yield_lease(at, deadline)).await.is_some();
         }
     };
     let Some(entry) = entry else { return false };

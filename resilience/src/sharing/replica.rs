@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::{
     breaker::{Cause, Held, News, Order, State},
     clock::nanos,
-    store::board::{Circuit, Entry, HoldState, Opening},
+    store::board::{Circuit, Entry, HoldState, Leased, Opening},
 };
 
-/// An idle holder of a lease asks so often whether somebody else wants it.
+/// An idle holder of a lease extends it so often, and then learns whether somebody else wants it.
 pub(super) const KEEP_EVERY: Duration = Duration::from_secs(1);
 /// Whoever was refused a lease asks again after so long, unless it is told earlier.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -49,8 +49,9 @@ struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Lease {
     until: u64,
-    /// When it is time to ask whether somebody else wants it.
+    /// When it is time to extend it, and to see whether somebody else wants it.
     keep_at: u64,
+    is_wanted: bool,
 }
 
 /// What is to be asked of the board.
@@ -67,8 +68,10 @@ pub(super) enum Ask {
     Close { opening: Option<String> },
     /// May this instance probe?
     Lease { opening: String },
-    /// Does anybody else want to?
-    Keep,
+    /// It goes on wanting to.
+    Keep { opening: String },
+    /// Somebody else wants to: it gives the lease back, once the circuit has [given up](Order::GiveUp).
+    Yield,
 }
 
 /// How the circuit's settings bear on what is asked.
@@ -131,7 +134,11 @@ impl Replica {
         let known = self.belief.opening.as_ref()?;
         match (news.state, self.lease) {
             (State::Closed, _) => None,
-            (_, Some(lease)) => (!news.is_probing && lease.keep_at <= now).then_some(Ask::Keep),
+            (_, Some(_)) if news.is_probing => None,
+            (_, Some(lease)) if lease.is_wanted => Some(Ask::Yield),
+            (_, Some(lease)) => (lease.keep_at <= now).then(|| Ask::Keep {
+                opening: known.id.clone(),
+            }),
             _ => {
                 let is_due = news.due_at <= now && self.ask_lease_at <= now;
                 let cares = wanted || news.state == State::HalfOpen;
@@ -147,6 +154,7 @@ impl Replica {
         let probe = match (&self.belief.opening, self.lease, news.state) {
             (None, _, _) | (_, _, State::Closed) => None,
             (_, Some(lease), _) if news.is_probing => Some(lease.until),
+            (_, Some(lease), _) if lease.is_wanted => Some(0),
             (_, Some(lease), _) => Some(lease.keep_at),
             (_, None, State::Open) if !wanted => None,
             (_, None, _) if news.is_probing => None,
@@ -164,21 +172,28 @@ impl Replica {
         self.lease = None;
     }
 
-    /// The board has answered [`Ask::Lease`] or [`Ask::Keep`], which was asked at `asked_at`. The order, if there is one.
-    pub(super) fn leased(&mut self, granted: bool, asked_at: u64, now: u64, terms: &Terms) -> Order {
-        if granted {
-            // From when it was asked for: the board's own time for it ends later.
-            let until = asked_at.saturating_add(nanos(terms.ttl()));
-            self.lease = Some(Lease {
-                until,
-                keep_at: now.saturating_add(nanos(KEEP_EVERY)),
-            });
-            Order::Probe { until }
-        } else {
-            self.lease = None;
-            self.ask_lease_at = now.saturating_add(nanos(ASK_AGAIN));
-            Order::Wait
+    /// The board has answered [`Ask::Lease`] or [`Ask::Keep`], which was asked at `asked_at`. The order.
+    pub(super) fn leased(&mut self, leased: &Leased, asked_at: u64, now: u64, terms: &Terms) -> Order {
+        if !leased.granted {
+            return self.unleased(now);
         }
+        // From when it was asked for: the board's own time for it ends later.
+        let until = asked_at.saturating_add(nanos(terms.ttl()));
+        let is_first = self.lease.is_none();
+        self.lease = Some(Lease {
+            until,
+            keep_at: now.saturating_add(nanos(KEEP_EVERY)),
+            // Whoever has just got it may use it first.
+            is_wanted: leased.entry.wanted && !is_first,
+        });
+        Order::Probe { until }
+    }
+
+    /// The lease is not, or no longer, this instance's. The order.
+    pub(super) fn unleased(&mut self, now: u64) -> Order {
+        self.lease = None;
+        self.ask_lease_at = now.saturating_add(nanos(ASK_AGAIN));
+        Order::Wait
     }
 
     /// Something has changed on the board: it is worth asking for the lease.

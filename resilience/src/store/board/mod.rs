@@ -68,13 +68,14 @@ pub trait BreakerBoard: fmt::Debug + Send + Sync {
 
     /// Asks for the lease of the one probe that an opening has, for `ttl`. The holder may ask again: that extends it.
     ///
-    /// Refused while the opening is not due, or is not the present one, and while somebody else has the lease; that is
-    /// remembered for some seconds for the holder to see. An opening that the store has forgotten has a lease all the same.
+    /// Refused while the opening is not due, or is not the present one, and while somebody else has the lease: that is
+    /// remembered for some seconds, for the holder to see in its [entry](Entry::wanted). An opening that the store has forgotten has a lease all the same.
     fn lease<'a>(&'a self, at: At<'a>, opening: &'a str, ttl: Duration, deadline: Instant) -> StoreFuture<'a, Leased>;
 
-    /// Gives the instance's lease back; with `if_wanted`, only if somebody else has asked for it since it was taken, and else
-    /// extends it by `ttl`. Answers whether it still has it.
-    fn yield_lease<'a>(&'a self, at: At<'a>, if_wanted: Option<Duration>, deadline: Instant) -> StoreFuture<'a, bool>;
+    /// Gives the instance's lease back, if it still has it. Answers whether it had.
+    ///
+    /// Whoever gives it back has no probe under way, and begins none.
+    fn yield_lease<'a>(&'a self, at: At<'a>, deadline: Instant) -> StoreFuture<'a, bool>;
 
     /// Holds a breaker open or closed on all instances, or (with `None`) lets go of it. Answers whether it was held before.
     ///
@@ -152,6 +153,8 @@ pub struct Entry {
     pub hold: Option<Hold>,
     /// Whether somebody has the lease of its probe.
     pub probing: bool,
+    /// Whether somebody else has asked for it lately.
+    pub wanted: bool,
 }
 
 /// An entry's opening, or its end.
@@ -272,6 +275,7 @@ impl Entry {
             circuit: Circuit::Unknown,
             hold: None,
             probing: false,
+            wanted: false,
         }
     }
 }

@@ -166,22 +166,13 @@ impl Slate {
     }
 
     /// As [`BreakerBoard::yield_lease`](super::BreakerBoard::yield_lease).
-    pub(crate) fn yield_lease(&mut self, now: u64, at: At<'_>, if_wanted: Option<Duration>) -> (bool, Changed) {
+    pub(crate) fn yield_lease(&mut self, now: u64, at: At<'_>) -> (bool, Changed) {
         let slot = self.slot(now, at.name);
-        match &mut slot.lease {
-            Some(lease) if lease.owner == at.instance => match if_wanted {
-                Some(ttl) if slot.wanted.is_none() => {
-                    lease.until = now + millis(ttl);
-                    (true, false)
-                }
-                _ => {
-                    slot.lease = None;
-                    slot.wanted = None;
-                    (false, true)
-                }
-            },
-            _ => (false, false),
+        let had_lease = slot.lease.take_if(|lease| lease.owner == at.instance).is_some();
+        if had_lease {
+            slot.wanted = None;
         }
+        (had_lease, had_lease)
     }
 
     /// As [`BreakerBoard::hold`](super::BreakerBoard::hold).
@@ -334,6 +325,7 @@ impl Slot {
                     .map(|until| Duration::from_millis(until.saturating_sub(now))),
             }),
             probing: self.lease.is_some(),
+            wanted: self.wanted.is_some(),
         }
     }
 }
