@@ -7,6 +7,8 @@ use crate::{
     store::{BreakerBoard, Store},
 };
 
+pub mod admin;
+
 mod config;
 mod operator;
 mod status;
