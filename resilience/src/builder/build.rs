@@ -169,13 +169,7 @@ impl Builder {
 
     fn sharing_over(&self, store: &Arc<dyn Store>) -> Result<Option<Arc<Core>>, BuildError> {
         let Some(sharing) = &self.sharing else { return Ok(None) };
-        sharing.validate()?;
-        if store.board().is_none() {
-            return Err(invalid(
-                "share_breakers",
-                "needs a store that carries breakers: this one has no board",
-            ));
-        }
+        sharing.validate_over(&**store)?;
         Ok(Some(Arc::new(Core::new(sharing.clone(), Arc::clone(store)))))
     }
 

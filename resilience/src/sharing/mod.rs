@@ -48,6 +48,8 @@
 //! Those in front of the store itself ([`Resilience::breakers`](crate::Resilience::breakers)): whether *this* process reaches
 //! the store is nothing that others could tell it, least of all through that store.
 
+pub mod admin;
+
 mod breaker;
 mod config;
 mod contact;
