@@ -167,8 +167,8 @@ pub struct Taken {
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
+    is_denied: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
-    denied: bool,
 }
 
 /// What an error says about the store's health.
@@ -191,15 +191,15 @@ impl StoreError {
         Self {
             kind,
             message: message.into(),
+            is_denied: false,
             source: None,
-            denied: false,
         }
     }
 
-    /// Says that it is about our credentials, or about what they allow.
+    /// Says that the store has refused our credentials, or forbids the command.
     #[must_use]
-    pub const fn denied(mut self) -> Self {
-        self.denied = true;
+    pub fn denied(mut self) -> Self {
+        self.is_denied = true;
         self
     }
 
@@ -216,10 +216,11 @@ impl StoreError {
         self.kind
     }
 
-    /// Whether the store has refused our credentials, or forbids what was asked: asking again soon changes nothing.
+    /// The store has refused our credentials, or forbids the command: waiting alone will not help, but whoever changes the
+    /// password or the permissions will.
     #[must_use]
     pub const fn is_denied(&self) -> bool {
-        self.denied
+        self.is_denied
     }
 }
 

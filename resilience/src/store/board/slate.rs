@@ -77,6 +77,10 @@ impl Slate {
                 self.names.insert(name.clone(), now);
             }
         }
+        self.slots.retain(|_, slot| {
+            slot.age(now);
+            *slot != Slot::default()
+        });
         let mut names: BTreeSet<&str> = self.slots.keys().map(String::as_str).collect();
         let listed = self.names.iter().filter(|(_, seen)| now < *seen + millis(NAME_KEPT));
         names.extend(listed.map(|(name, _)| name.as_str()));
@@ -231,6 +235,10 @@ impl Slot {
         self.lease.take_if(|lease| lease.until <= now);
         self.wanted.take_if(|(_, until)| *until <= now);
         self.hold.take_if(|order| order.until.is_some_and(|until| until <= now));
+        if let Some(Record::Open { until, open_for, .. }) = &mut self.circuit {
+            // A clock that was set back must not keep it open for longer than it was to be, nor begin anew at every look.
+            *until = (*until).min(now + *open_for);
+        }
         self.circuit.take_if(|record| match record {
             Record::Open { until, .. } => *until + millis(FORGOTTEN_AFTER) <= now,
             Record::Closed { since, .. } => *since + millis(CLOSING_KEPT) <= now,
@@ -252,8 +260,7 @@ impl Slot {
 
     fn due_in(&self, now: u64) -> u64 {
         match &self.circuit {
-            // A clock that was set back must not keep it open for longer than it was to be.
-            Some(Record::Open { until, open_for, .. }) => until.saturating_sub(now).min(*open_for),
+            Some(Record::Open { until, .. }) => until.saturating_sub(now),
             _ => 0,
         }
     }
