@@ -22,6 +22,7 @@ pub(super) struct Contact {
     failures: u32,
     /// Not to be asked before.
     not_before: Option<Instant>,
+    last_failure: Option<Instant>,
     is_degraded: bool,
     is_denied: bool,
     warned: bool,
@@ -67,6 +68,7 @@ impl Contact {
     }
 
     pub(super) fn failed(&mut self, now: Instant, is_denied: bool) -> Option<Turn> {
+        self.last_failure = Some(now);
         if is_denied {
             self.not_before = Some(now + DENIED_FOR);
             return (!std::mem::replace(&mut self.is_denied, true)).then_some(Turn::Denied);
@@ -80,10 +82,12 @@ impl Contact {
         (!std::mem::replace(&mut self.warned, true)).then_some(Turn::Failing)
     }
 
-    /// The store has spoken by itself: it may be asked at once, and failures count anew.
+    /// The store has spoken by itself: it may be asked at once, and failures count anew. Not in the moment after a failure,
+    /// though: a store that speaks all the time and answers nothing must not be asked all the time.
     pub(super) fn pushed(&mut self) {
         self.failures = 0;
-        self.not_before = None;
+        let soon = self.last_failure.map(|failure| failure + FIRST_WAIT);
+        self.not_before = self.not_before.min(soon);
     }
 }
 
@@ -125,7 +129,9 @@ mod tests {
             contact.failed(start, false);
         }
         contact.pushed();
-        assert!(contact.may_ask(start) && !contact.is_cut_off(start));
+        assert!(!contact.may_ask(start), "not in the very moment of the failure");
+        let moment = start + FIRST_WAIT;
+        assert!(contact.may_ask(moment) && !contact.is_cut_off(moment));
         assert!(contact.is_degraded(), "until it has answered");
         assert_eq!(contact.answered(), Some(Turn::Restored));
     }

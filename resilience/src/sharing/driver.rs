@@ -245,22 +245,23 @@ async fn put(
     let asked_at = breaker.now();
     let reason = news.cause.map(|cause| cause.to_string()).unwrap_or_default();
     let new_opening = format!("{}-{}", core.instance(), news.generation);
-    let trip = |opening, since| Trip {
+    let trip = |opening, round, since| Trip {
         opening,
         open_for: news.open_for.unwrap_or_default(),
         failed_probes: news.failed_probes,
         since,
+        round,
         reason: &reason,
         quorum: core.sharing().quorum,
         window: core.sharing().window,
     };
     let entry = match question {
         Ask::Trip => {
-            let trip = trip(&new_opening, None);
+            let trip = trip(&new_opening, 0, None);
             ask(core, |deadline| board.trip(at, &trip, deadline)).await
         }
-        Ask::Reopen { opening, since } => {
-            let trip = trip(opening, Some(*since));
+        Ask::Reopen { opening, round, since } => {
+            let trip = trip(opening, *round, Some(*since));
             ask(core, |deadline| board.reopen(at, &trip, deadline)).await
         }
         Ask::Close { opening } => ask(core, |deadline| board.close(at, opening.as_deref(), &reason, deadline)).await,

@@ -4,7 +4,7 @@
 //! answer to [`hear`](Replica::hear). The circuit may change at any moment in between: an order names the generation that
 //! it was given for, and what is believed changes only with an order that was obeyed.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::{
     breaker::{Cause, Held, News, Order, State},
@@ -43,7 +43,7 @@ struct Belief {
 struct Known {
     id: String,
     round: u64,
-    since: std::time::SystemTime,
+    since: SystemTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +62,8 @@ pub(super) enum Ask {
     /// A probe has failed in this opening.
     Reopen {
         opening: String,
-        since: std::time::SystemTime,
+        round: u64,
+        since: SystemTime,
     },
     /// A probe has succeeded, in this opening if it was one of all.
     Close { opening: Option<String> },
@@ -114,6 +115,7 @@ impl Replica {
             (State::Open, Cause::ProbeFailed | Cause::ProbeSlow) => match &self.belief.opening {
                 Some(known) => is_fresh.then(|| Ask::Reopen {
                     opening: known.id.clone(),
+                    round: known.round,
                     since: known.since,
                 }),
                 None => is_fresh.then_some(Ask::Trip),

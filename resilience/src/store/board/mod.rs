@@ -62,8 +62,8 @@ pub trait BreakerBoard: fmt::Debug + Send + Sync {
 
     /// A probe has failed: gives back the instance's lease, and opens `trip.opening` for another while.
     ///
-    /// Changes nothing more if the lease is somebody else's by now, or another opening is present, or that one has been
-    /// closed. An opening that the store has forgotten is written again.
+    /// Changes nothing more if the lease is somebody else's by now, or another opening or round of it is present, or that one
+    /// has been closed. An opening that the store has forgotten is written again.
     fn reopen<'a>(&'a self, at: At<'a>, trip: &'a Trip<'a>, deadline: Instant) -> StoreFuture<'a, Entry>;
 
     /// Asks for the lease of the one probe that an opening has, for `ttl`. The holder may ask again: that extends it.
@@ -125,6 +125,8 @@ pub struct Trip<'a> {
     pub failed_probes: u32,
     /// When it opened first, by the store's clock, if it is one that the store knew before.
     pub since: Option<SystemTime>,
+    /// The [round](Opening::round) in which its probe has failed; 0 if it is new.
+    pub round: u64,
     /// Why, for people.
     pub reason: &'a str,
     /// How many instances must say so before all open; as many as are alive, if those are fewer.

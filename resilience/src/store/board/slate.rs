@@ -135,12 +135,16 @@ impl Slate {
         let had_lease = slot.lease.take().is_some();
         let mut changed = false;
         if slot.hold.is_none() && slot.is_present(trip.opening) {
-            let (round, since) = match &slot.circuit {
-                Some(Record::Open { round, since, .. }) => (round + 1, *since),
-                _ => (1, trip.since.map_or(now, |since| unix_millis(since).min(now))),
+            let since = match &slot.circuit {
+                // Said once already, or of a probe long ago.
+                Some(Record::Open { round, .. }) if *round != trip.round => None,
+                Some(Record::Open { since, .. }) => Some(*since),
+                _ => Some(trip.since.map_or(now, |since| unix_millis(since).min(now))),
             };
-            slot.open(now, at.instance, trip, round, since);
-            changed = true;
+            if let Some(since) = since {
+                slot.open(now, at.instance, trip, trip.round.saturating_add(1), since);
+                changed = true;
+            }
         }
         (self.entry(now, at.name), changed || had_lease)
     }

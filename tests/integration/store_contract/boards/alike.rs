@@ -35,6 +35,7 @@ struct Own {
     window: Duration,
     failed_probes: u32,
     knows_since: bool,
+    round: u64,
 }
 
 /// What a step has said, without its times.
@@ -64,16 +65,26 @@ fn lease_time() -> impl Strategy<Value = Duration> {
 }
 
 fn own() -> impl Strategy<Value = Own> {
-    (opening_id(), time(), 0..4_u32, time(), 0..3_u32, any::<bool>()).prop_map(
-        |(opening, open_for, quorum, window, failed_probes, knows_since)| Own {
-            opening,
-            open_for,
-            quorum,
-            window,
-            failed_probes,
-            knows_since,
-        },
+    (
+        opening_id(),
+        time(),
+        0..4_u32,
+        time(),
+        0..3_u32,
+        any::<bool>(),
+        0..3_u64,
     )
+        .prop_map(
+            |(opening, open_for, quorum, window, failed_probes, knows_since, round)| Own {
+                opening,
+                open_for,
+                quorum,
+                window,
+                failed_probes,
+                knows_since,
+                round,
+            },
+        )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -100,6 +111,7 @@ async fn take(subject: &Subject, system: &str, step: &Step) -> Said {
         opening: own.opening,
         open_for: own.open_for,
         failed_probes: own.failed_probes,
+        round: own.round,
         since: own.knows_since.then_some(SystemTime::UNIX_EPOCH + HOUR),
         reason: "timeouts",
         quorum: own.quorum,

@@ -36,6 +36,7 @@ fn trip(opening: &str) -> Trip<'_> {
         open_for: HOUR,
         failed_probes: 0,
         since: None,
+        round: 0,
         reason: "5 failures in a row",
         quorum: 1,
         window: HOUR,

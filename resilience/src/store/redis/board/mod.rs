@@ -132,7 +132,7 @@ impl BreakerBoard for Boards {
         async move {
             let reply = self.run_on(&REOPEN, (at.system, at.name), deadline, |command| {
                 opening(command.arg(at.instance), trip);
-                command.arg(trip.since.map(unix_millis));
+                command.arg(trip.round).arg(trip.since.map(unix_millis));
             });
             reply::entry(reply.await?)
         }
