@@ -158,20 +158,20 @@ impl CircuitBreaker {
     #[inline]
     #[must_use]
     pub fn is_available(&self) -> bool {
-        self.state() == State::Closed || self.refusal().is_none()
+        if self.state() == State::Closed {
+            return true;
+        }
+        let is_available = !self.shared.supervised && self.probe_in().is_none_or(|wait| wait.is_zero());
+        if !is_available {
+            // Whoever looks wants it closed, as much as whoever calls.
+            self.shared.refused();
+        }
+        is_available
     }
 
-    /// How [`try_acquire`](Self::try_acquire) would refuse a call now; `None` if it would not. Whoever looks wants it closed,
-    /// as much as whoever calls.
+    /// How [`try_acquire`](Self::try_acquire) would refuse a call now; `None` if it would not.
     pub(crate) fn refusal(&self) -> Option<CircuitOpen> {
-        if self.state() == State::Closed {
-            return None;
-        }
-        let is_held_back = self.shared.supervised || self.probe_in().is_some_and(|wait| !wait.is_zero());
-        is_held_back.then(|| {
-            self.shared.refused();
-            CircuitOpen::new(self.open_remaining().filter(|wait| !wait.is_zero()))
-        })
+        (!self.is_available()).then(|| CircuitOpen::new(self.open_remaining().filter(|wait| !wait.is_zero())))
     }
 
     /// How long the circuit stays open, zero once a probe is due; `None` while it is closed or half-open, and while an
