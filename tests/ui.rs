@@ -19,6 +19,7 @@ fn ui() {
         "several",
         "outbound",
         "inbound",
+        "admin",
     ] {
         cases.compile_fail(format!("ui/{topic}/*.rs"));
     }

@@ -1,5 +1,6 @@
 //! Integration tests, a module per subject.
 
+mod breaker_admin;
 mod chain;
 mod chain_model;
 mod disconnect;

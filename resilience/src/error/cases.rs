@@ -1,6 +1,6 @@
 //! Every refusal of this crate: its code, its status, its sentence. The one place where they are written.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use poem::http::StatusCode;
 
@@ -46,6 +46,9 @@ const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 const BAD_REQUEST: StatusCode = StatusCode::BAD_REQUEST;
 const TOO_LARGE: StatusCode = StatusCode::PAYLOAD_TOO_LARGE;
 const REQUEST_TIMEOUT: StatusCode = StatusCode::REQUEST_TIMEOUT;
+const MEDIA_TYPE: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+const ABSENT: StatusCode = StatusCode::NOT_FOUND;
+const METHOD: StatusCode = StatusCode::METHOD_NOT_ALLOWED;
 const GATEWAY_TIMEOUT: StatusCode = StatusCode::GATEWAY_TIMEOUT;
 const GATEWAY: StatusCode = StatusCode::BAD_GATEWAY;
 const INTERNAL: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
@@ -68,6 +71,12 @@ cases! {
     TIMEOUT = GATEWAY_TIMEOUT "timeout", "The request took longer than its deadline.";
     CIRCUIT_OPEN = UNAVAILABLE "circuit_open" says_when true, "A dependency of this service is not available at the moment.";
     BAD_GATEWAY = GATEWAY "bad_gateway", "A dependency of this service did not answer well.";
+    NOT_AN_OPERATOR = UNAUTHORIZED "not_an_operator", "Only operators may do this.";
+    ORDER_INVALID = BAD_REQUEST "order_invalid", "The order makes no sense.";
+    UNSUPPORTED_MEDIA_TYPE = MEDIA_TYPE "unsupported_media_type", "The body must be `application/json`.";
+    NOT_FOUND = ABSENT "not_found", "There is nothing of this name.";
+    METHOD_NOT_ALLOWED = METHOD "method_not_allowed", "This cannot be done here.";
+    BREAKERS_UNAVAILABLE = UNAVAILABLE "breakers_unavailable" says_when true, "The store did not answer: an order may have been taken, or not.";
     CLIENT_CLOSED_REQUEST = CLIENT_CLOSED "client_closed_request", "The client has gone.";
     NOT_INSTALLED = INTERNAL "resilience_not_installed", "The service is not set up to guard this request.";
     IDENTITY_MISSING = INTERNAL "identity_missing", "The service is not set up to verify this request's caller.";
@@ -145,6 +154,39 @@ impl Error {
     #[cfg(feature = "reqwest")]
     pub(crate) fn bad_gateway() -> Self {
         BAD_GATEWAY.into()
+    }
+
+    /// Nobody that is known.
+    pub(crate) fn not_an_operator() -> Self {
+        NOT_AN_OPERATOR.into()
+    }
+
+    /// Somebody who may not do it.
+    pub(crate) fn operator_forbidden() -> Self {
+        Self::from(Case {
+            status: StatusCode::FORBIDDEN,
+            ..NOT_AN_OPERATOR
+        })
+    }
+
+    pub(crate) fn order_invalid(mistake: &dyn fmt::Display) -> Self {
+        Self::from(ORDER_INVALID).with_message(format!("The order makes no sense: {mistake}."))
+    }
+
+    pub(crate) fn unsupported_media_type() -> Self {
+        UNSUPPORTED_MEDIA_TYPE.into()
+    }
+
+    pub(crate) fn not_found() -> Self {
+        NOT_FOUND.into()
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        METHOD_NOT_ALLOWED.into()
+    }
+
+    pub(crate) fn breakers_unavailable() -> Self {
+        BREAKERS_UNAVAILABLE.into()
     }
 
     pub(crate) fn client_closed_request() -> Self {

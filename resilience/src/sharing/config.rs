@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::BuildError;
-use crate::builder::invalid;
+use crate::{builder::invalid, store::Store};
 
 /// Which breakers are shared, and when the opening of one instance's becomes that of all.
 ///
@@ -77,6 +77,18 @@ impl Sharing {
     pub fn with_instance(mut self, name: impl Into<String>) -> Self {
         self.instance = Some(name.into());
         self
+    }
+
+    /// What is right with any store, and that this one carries breakers.
+    pub(crate) fn validate_over(&self, store: &dyn Store) -> Result<(), BuildError> {
+        self.validate()?;
+        match store.board() {
+            Some(_) => Ok(()),
+            None => Err(invalid(
+                "share_breakers",
+                "needs a store that carries breakers: this one has no board",
+            )),
+        }
     }
 
     pub(crate) fn validate(&self) -> Result<(), BuildError> {

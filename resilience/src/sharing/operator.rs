@@ -1,14 +1,22 @@
 //! What an operator sees and orders.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{Core, Status};
-use crate::store::{
-    BreakerBoard, StoreError, StoreErrorKind,
-    board::{HoldState, NewHold},
+use super::{Core, Sharing, Status};
+use crate::{
+    BuildError,
+    store::{
+        BreakerBoard, Store, StoreError, StoreErrorKind,
+        board::{HoldState, NewHold},
+    },
 };
+
+/// How many bytes a breaker's name may have.
+pub(super) const NAME_BYTES: RangeInclusive<usize> = 1..=128;
+/// How many bytes the name of somebody may have who gives an order over HTTP; an order in code may also be nobody's.
+pub(super) const AUTHOR_BYTES: RangeInclusive<usize> = 1..=128;
 
 /// How long a change by an operator may take, connecting included.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -98,6 +106,18 @@ impl SharedBreakers {
         Self { core }
     }
 
+    /// The breakers of `system` in this store, for a program that only looks and orders, such as an operator's command: it
+    /// has no breakers of its own, and does not count as an instance.
+    ///
+    /// # Errors
+    ///
+    /// For a system's name that makes no sense, and for a store that carries no breakers.
+    pub fn over(store: impl Store, system: impl Into<Arc<str>>) -> Result<Self, BuildError> {
+        let sharing = Sharing::system(system);
+        sharing.validate_over(&store)?;
+        Ok(Self::new(Arc::new(Core::new(sharing, Arc::new(store)))))
+    }
+
     /// All breakers of the system that any instance has had within a week, or that are held, sorted by name: as the store
     /// has them now.
     ///
@@ -155,9 +175,9 @@ impl SharedBreakers {
     }
 
     async fn hold(&self, name: &str, state: HoldState, order: Order) -> Result<(), OrderError> {
-        bounded("a breaker's name", name, 1..=128, "1 to 128")?;
+        bounded("a breaker's name", name, NAME_BYTES, "1 to 128")?;
         bounded("a reason", &order.reason, 0..=512, "at most 512")?;
-        bounded("an author", &order.author, 0..=128, "at most 128")?;
+        bounded("an author", &order.author, 0..=*AUTHOR_BYTES.end(), "at most 128")?;
         let hold = NewHold {
             state,
             reason: order.reason,
@@ -193,7 +213,7 @@ impl fmt::Debug for SharedBreakers {
 fn bounded(
     what: &'static str,
     text: &str,
-    bytes: std::ops::RangeInclusive<usize>,
+    bytes: RangeInclusive<usize>,
     bounds: &'static str,
 ) -> Result<(), OrderError> {
     if bytes.contains(&text.len()) {

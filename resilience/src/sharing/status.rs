@@ -35,6 +35,12 @@ pub struct Status {
 }
 
 impl Status {
+    /// A breaker of which nobody has told anything: closed.
+    #[must_use]
+    pub fn closed(name: impl Into<String>) -> Self {
+        Self::of(&Entry::unknown(name))
+    }
+
     /// As the store has it for all instances.
     pub(crate) fn of(entry: &Entry) -> Self {
         let (state, since, reason, by, probe_in) = match &entry.circuit {
@@ -92,7 +98,7 @@ fn optional_millis<S: Serializer>(duration: &Option<Duration>, serializer: S) ->
     duration.map(millis).serialize(serializer)
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -27,7 +27,7 @@ pub(super) enum Pool {
 pub(super) struct Own {
     pool: bb8::Pool<Connector>,
     link: Arc<Link>,
-    listener: Client,
+    listener: Box<Client>,
     /// The pooled connection that was handed out last, to be shared for as long as it lives: a checkout takes several
     /// locks and a timer, and would find this very one again.
     last: RwLock<Option<Connection>>,
@@ -62,7 +62,7 @@ impl Pool {
         Self::Own(Own {
             pool,
             link,
-            listener,
+            listener: Box::new(listener),
             last: RwLock::default(),
             _sweeper: sweeper,
         })

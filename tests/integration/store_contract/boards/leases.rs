@@ -40,7 +40,7 @@ pub(crate) async fn a_lease_runs_out_unless_it_is_extended(subject: Subject) {
     subject.pass(SHORT).await;
     assert!(!subject.entry().await.probing);
     assert!(subject.lease("b", "o", HOUR).await);
-    assert!(!subject.yield_lease("a", Some(HOUR)).await);
+    assert!(!subject.yield_lease("a").await, "it is another's by now");
 }
 
 pub(crate) async fn only_the_holder_settles(subject: Subject) {
@@ -69,31 +69,38 @@ pub(crate) async fn a_lease_is_of_the_present_opening(subject: Subject) {
     assert!(!subject.lease("a", "p", HOUR).await);
 }
 
-pub(crate) async fn a_lease_is_yielded_to_whoever_wants_it(subject: Subject) {
+pub(crate) async fn a_lease_is_given_back_by_its_holder_alone(subject: Subject) {
     subject.open_due("o").await;
     assert!(subject.lease("a", "o", HOUR).await);
-    assert!(subject.yield_lease("a", Some(HOUR)).await);
-    assert!(!subject.yield_lease("b", None).await);
-    assert!(!subject.lease("b", "o", HOUR).await);
-    assert!(!subject.yield_lease("a", Some(HOUR)).await);
-    assert!(!subject.entry().await.probing);
-    // Who has got what it wanted leaves no wish behind.
-    assert!(subject.lease("b", "o", HOUR).await);
-    assert!(subject.yield_lease("b", Some(HOUR)).await);
+    assert!(!subject.yield_lease("b").await);
     assert!(subject.entry().await.probing);
-    assert!(!subject.yield_lease("b", None).await);
-    assert!(subject.lease("a", "o", HOUR).await);
+    assert!(subject.yield_lease("a").await);
+    assert!(!subject.entry().await.probing);
+    assert!(!subject.yield_lease("a").await);
+    assert!(subject.lease("b", "o", HOUR).await);
 }
 
-pub(crate) async fn a_yielded_lease_that_nobody_wants_is_extended(subject: Subject) {
+pub(crate) async fn the_holder_sees_that_somebody_else_wants_it(subject: Subject) {
     subject.open_due("o").await;
-    assert!(subject.lease("a", "o", SHORT).await);
-    assert!(subject.yield_lease("a", Some(HOUR)).await);
-    subject.pass(SHORT).await;
+    assert!(subject.lease("a", "o", HOUR).await);
+    assert!(!subject.entry().await.wanted);
     assert!(!subject.lease("b", "o", HOUR).await);
-    // A wish is forgotten after some seconds.
+    assert!(subject.entry().await.wanted);
+    // Extending it is no answer to that.
+    assert!(subject.lease("a", "o", HOUR).await);
+    assert!(subject.entry().await.wanted);
+    // Who has got what it wanted leaves no wish behind.
+    assert!(subject.yield_lease("a").await);
+    assert!(subject.lease("b", "o", HOUR).await);
+    assert!(!subject.entry().await.wanted);
+}
+
+pub(crate) async fn a_wish_is_forgotten_after_some_seconds(subject: Subject) {
+    subject.open_due("o").await;
+    assert!(subject.lease("a", "o", HOUR).await);
+    assert!(!subject.lease("b", "o", HOUR).await);
     subject.pass(Duration::from_secs(3)).await;
-    assert!(subject.yield_lease("a", Some(HOUR)).await);
+    assert!(!subject.entry().await.wanted);
 }
 
 /// The wish of whoever waits is not lost when the lease runs out instead, but ends with its being granted.
@@ -103,5 +110,5 @@ pub(crate) async fn a_wish_ends_when_it_is_granted(subject: Subject) {
     assert!(!subject.lease("b", "o", HOUR).await);
     subject.pass(SHORT).await;
     assert!(subject.lease("b", "o", HOUR).await);
-    assert!(subject.yield_lease("b", Some(HOUR)).await);
+    assert!(!subject.entry().await.wanted);
 }

@@ -36,6 +36,7 @@ fn trip(opening: &str) -> Trip<'_> {
         open_for: HOUR,
         failed_probes: 0,
         since: None,
+        round: 0,
         reason: "5 failures in a row",
         quorum: 1,
         window: HOUR,
@@ -139,8 +140,8 @@ impl Subject {
         leased.granted
     }
 
-    async fn yield_lease(&self, instance: &str, if_wanted: Option<Duration>) -> bool {
-        self.board().yield_lease(at(instance), if_wanted, soon()).await.unwrap()
+    async fn yield_lease(&self, instance: &str) -> bool {
+        self.board().yield_lease(at(instance), soon()).await.unwrap()
     }
 
     async fn hold(&self, hold: Option<NewHold>) -> bool {

@@ -135,7 +135,15 @@ pub(crate) async fn a_failed_probe_opens_for_another_while(subject: Subject) {
     assert!(again.due_in > HOUR - PATIENCE);
     assert_eq!(again.since, opening(&before).since);
     assert!(!entry.probing);
-    assert_eq!(opening(&subject.reopen("b", failed).await).round, 2);
+    // Said once more, or by somebody whose probe was before: nothing happens.
+    subject.pass(SHORT).await;
+    for who in ["b", "c"] {
+        let said = subject.reopen(who, failed).await;
+        assert_eq!(opening(&said).round, 1);
+        assert!(opening(&said).due_in <= HOUR - SHORT);
+    }
+    let next = Trip { round: 1, ..failed };
+    assert_eq!(opening(&subject.reopen("b", next).await).round, 2);
 }
 
 pub(crate) async fn a_forgotten_opening_is_written_again(subject: Subject) {
@@ -150,6 +158,7 @@ pub(crate) async fn a_forgotten_opening_is_written_again(subject: Subject) {
     let since = now - HOUR;
     let again = Trip {
         since: Some(since),
+        round: 6,
         ..trip("old")
     };
     assert!(subject.board().lease(at, "old", HOUR, soon()).await.unwrap().granted);
@@ -160,7 +169,7 @@ pub(crate) async fn a_forgotten_opening_is_written_again(subject: Subject) {
             opening(&entry).round,
             opening(&entry).since
         ),
-        ("old", 1, since)
+        ("old", 7, since)
     );
 
     let at = At { name: "ahead", ..at };

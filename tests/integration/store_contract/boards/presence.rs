@@ -39,10 +39,10 @@ pub(crate) async fn whatever_is_under_a_name_makes_it_known(subject: Subject) {
     board.trip(of("tripped"), &trip("o"), soon()).await.unwrap();
     // These leave nothing.
     board.close(of("none"), None, "healed", soon()).await.unwrap();
-    board.yield_lease(of("none"), None, soon()).await.unwrap();
+    board.yield_lease(of("none"), soon()).await.unwrap();
     board.hold(SYSTEM, "none", None, soon()).await.unwrap();
     assert_eq!(subject.names().await, ["ended", "held", "leased", "open", "tripped"]);
-    board.yield_lease(of("leased"), None, soon()).await.unwrap();
+    board.yield_lease(of("leased"), soon()).await.unwrap();
     assert_eq!(subject.names().await, ["ended", "held", "open", "tripped"]);
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn changes_are_heard(subject: Subject) {
     subject.open_due("p").await;
     heard("another opening").await;
     subject.lease("a", "p", HOUR).await;
-    subject.yield_lease("a", None).await;
+    subject.yield_lease("a").await;
     heard("a lease that is free").await;
     subject.hold(Some(hold(HoldState::Open))).await;
     heard("a hold").await;

@@ -132,7 +132,7 @@ impl BreakerBoard for Boards {
         async move {
             let reply = self.run_on(&REOPEN, (at.system, at.name), deadline, |command| {
                 opening(command.arg(at.instance), trip);
-                command.arg(trip.since.map(unix_millis));
+                command.arg(trip.round).arg(trip.since.map(unix_millis));
             });
             reply::entry(reply.await?)
         }
@@ -149,10 +149,10 @@ impl BreakerBoard for Boards {
         .boxed()
     }
 
-    fn yield_lease<'a>(&'a self, at: At<'a>, if_wanted: Option<Duration>, deadline: Instant) -> StoreFuture<'a, bool> {
+    fn yield_lease<'a>(&'a self, at: At<'a>, deadline: Instant) -> StoreFuture<'a, bool> {
         async move {
             let reply = self.run_on(&YIELD, (at.system, at.name), deadline, |command| {
-                command.arg(at.instance).arg(if_wanted.map(millis));
+                command.arg(at.instance);
             });
             reply::truth(reply.await?)
         }

@@ -42,12 +42,13 @@ fn read_board(reply: Value) -> Option<Board> {
 }
 
 fn read_entry(reply: Value) -> Option<Entry> {
-    let [name, circuit, hold, probing] = parts(reply)?;
+    let [name, circuit, hold, probing, wanted] = parts(reply)?;
     Some(Entry {
         name: text(name)?,
         circuit: read_circuit(circuit)?,
         hold: read_hold(hold)?,
         probing: number(probing)? == 1,
+        wanted: number(wanted)? == 1,
     })
 }
 
@@ -162,6 +163,7 @@ mod tests {
             Value::Array(words(circuit)),
             Value::Array(words(hold)),
             Value::Int(1),
+            Value::Int(0),
         ])
     }
 
@@ -171,7 +173,7 @@ mod tests {
         let held = ["closed", "a false alarm", "ada", "2000", "-1"];
         let entry = entry(reply("payments", &open, &held)).unwrap();
         assert_eq!(entry.name, "payments");
-        assert!(entry.probing);
+        assert!(entry.probing && !entry.wanted);
         let Circuit::Open(opening) = entry.circuit else {
             panic!("{:?}", entry.circuit);
         };

@@ -107,6 +107,7 @@ local function read_slot(circuit, hold, votes, lease, wanted)
     circuit = read_circuit(circuit),
     hold = read_hold(hold),
     owner = read('GET', lease) or nil,
+    is_wanted = call('EXISTS', wanted) == 1,
   }
 end
 
@@ -143,7 +144,7 @@ local function entry(name, slot)
   if hold then
     order = { hold.state, hold.reason, hold.author, hold.since, hold.ends and hold.ends - now or -1 }
   end
-  return { name, last, order, slot.owner and 1 or 0 }
+  return { name, last, order, slot.owner and 1 or 0, slot.is_wanted and 1 or 0 }
 end
 
 -- Says who is here.
