@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use resilience::sharing::{Order, SharedBreakers, Status};
 
 use crate::{config::Config, payments};
@@ -31,7 +31,7 @@ pub(crate) struct Hold {
     /// The breaker's name
     name: String,
     /// Why, for whoever looks at it
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     reason: String,
     /// Who says so; USER unless given
     #[arg(long)]
@@ -110,14 +110,13 @@ fn line(status: &Status) -> String {
 
 /// What somebody else wrote, in one line, and with nothing in it that a terminal obeys.
 fn plain(text: &str) -> String {
-    text.chars()
-        .flat_map(|char| {
-            let (escaped, shown) = if char.is_control() {
-                (Some(char.escape_default()), None)
-            } else {
-                (None, Some(char))
-            };
-            escaped.into_iter().flatten().chain(shown)
-        })
-        .collect()
+    let mut shown = String::new();
+    for char in text.chars() {
+        if char.is_control() {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
 }

@@ -1,5 +1,6 @@
 //! The service as its users and operators meet it: a process with settings, a port, signals and an exit code.
 
+mod breakers;
 mod embedded;
 mod instances;
 mod limits;
