@@ -6,7 +6,7 @@ use std::{
     fmt,
     future::Future,
     hash::Hash,
-    sync::{Arc, LazyLock, PoisonError, RwLock},
+    sync::{Arc, LazyLock, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use crate::{
     clock::Clock,
     concurrency::{ConcurrencyConfig, ConcurrencyLimit},
     pipeline::RetryBudget,
+    sharing::Core,
 };
 
 /// The breakers, retry budgets and bulkheads of the services that this one calls. Clones are handles on one registry.
@@ -58,6 +59,8 @@ struct Shared {
     config: BreakerConfig,
     clock: Clock,
     events: broadcast::Sender<BreakerEvent>,
+    /// Who shares the breakers with other instances.
+    sharing: RwLock<Weak<Core>>,
 }
 
 /// Whose a budget or a bulkhead is.
@@ -149,10 +152,14 @@ impl Dependencies {
     /// another registry has another.
     #[must_use]
     pub fn breaker(&self, name: &str) -> CircuitBreaker {
-        let make = || self.new_breaker(name, self.shared.config.clone());
-        self.shared
-            .breakers
-            .entry(name, || name.into(), || make().expect("validated with the registry"))
+        let make = || {
+            let breaker = self.new_breaker(name, self.shared.config.clone());
+            let breaker = breaker.expect("validated with the registry");
+            // Before anybody else can have it: what is known of the name holds for its first call.
+            self.join(&breaker);
+            breaker
+        };
+        self.shared.breakers.entry(name, || name.into(), make)
     }
 
     /// Makes the breaker of this dependency with settings of its own.
@@ -164,7 +171,9 @@ impl Dependencies {
     /// makes no sense.
     pub fn configure(&self, name: &str, config: BreakerConfig) -> Result<(), DependencyError> {
         let breaker = self.new_breaker(name, config)?;
-        self.shared.breakers.insert(name, name.into(), breaker)
+        self.shared.breakers.insert(name, name.into(), breaker.clone())?;
+        self.join(&breaker);
+        Ok(())
     }
 
     /// The breakers made so far, sorted by name.
@@ -236,6 +245,36 @@ impl Dependencies {
         self.shared.bulkheads.entry(&key, || key, make)
     }
 
+    /// Shares all breakers, those to come too. `false` if another runtime does so already.
+    pub(crate) fn share(&self, core: &Arc<Core>) -> bool {
+        {
+            let mut sharing = self.shared.sharing.write().unwrap_or_else(PoisonError::into_inner);
+            if sharing.upgrade().is_some_and(|other| !other.is_over()) {
+                return false;
+            }
+            *sharing = Arc::downgrade(core);
+        }
+        // Those made from here on join by themselves.
+        self.shared
+            .breakers
+            .values()
+            .iter()
+            .for_each(|breaker| core.join(breaker));
+        true
+    }
+
+    fn join(&self, breaker: &CircuitBreaker) {
+        let sharing = self
+            .shared
+            .sharing
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .upgrade();
+        if let Some(core) = sharing {
+            core.join(breaker);
+        }
+    }
+
     fn new_breaker(&self, name: &str, config: BreakerConfig) -> Result<CircuitBreaker, ConfigError> {
         Ok(CircuitBreaker::new(name, config)?
             .with_clock(self.shared.clock.clone())
@@ -256,6 +295,7 @@ impl Dependencies {
                 config,
                 clock,
                 events: broadcast::Sender::new(EVENTS_KEPT),
+                sharing: RwLock::default(),
             }),
         }
     }

@@ -8,6 +8,8 @@
 //! | `resilience_deadline_overruns_total` | counter: the handler ran on for over 100 ms after its deadline | `handler` |
 //! | `resilience_breaker_state` | gauge: 0 closed, 1 half-open, 2 open | `breaker` |
 //! | `resilience_breaker_transitions_total` | counter | `breaker`, `from`, `to` |
+//! | `resilience_dependency_state` | gauge: as above, of the dependencies' breakers | `dependency` |
+//! | `resilience_sharing_degraded` | gauge: 1 while the store does not answer about shared breakers | `system` |
 //! | `resilience_store_seconds` | histogram | `operation` |
 //! | `resilience_store_outages_total` | counter | `operation`, `kind` |
 
@@ -25,6 +27,7 @@ use crate::{
     bound::Bound,
     breaker::{BreakerEvent, State},
     concurrency::{ConcurrencyLimit, Shed},
+    dependency::Dependencies,
     observe::{Answer, Tally},
     runtime::Runtime,
     store_breaker::Operation,
@@ -70,12 +73,17 @@ fn count_transition(event: &BreakerEvent) {
 pub(crate) fn publish(runtime: &Runtime) {
     runtime.each_bound(publish_answers);
     for breaker in runtime.breakers.all() {
-        let state = match breaker.state() {
-            State::Closed => 0.0,
-            State::HalfOpen => 1.0,
-            State::Open => 2.0,
-        };
-        metrics::gauge!("resilience_breaker_state", "breaker" => breaker.name().to_owned()).set(state);
+        let state = metrics::gauge!("resilience_breaker_state", "breaker" => breaker.name().to_owned());
+        state.set(number(breaker.state()));
+    }
+    let dependencies = runtime.dependencies.as_ref().unwrap_or_else(|| Dependencies::global());
+    for breaker in dependencies.all() {
+        let state = metrics::gauge!("resilience_dependency_state", "dependency" => breaker.name().to_owned());
+        state.set(number(breaker.state()));
+    }
+    if let Some((core, _)) = &runtime.sharing {
+        let degraded = metrics::gauge!("resilience_sharing_degraded", "system" => core.system().to_owned());
+        degraded.set(f64::from(u8::from(core.is_degraded())));
     }
     for operation in Operation::ALL {
         for (kind, count) in runtime.observer.outages(operation).filter(|(_, count)| *count > 0) {
@@ -86,6 +94,14 @@ pub(crate) fn publish(runtime: &Runtime) {
         for took in runtime.observer.drain_samples(operation) {
             histogram.record(took);
         }
+    }
+}
+
+const fn number(state: State) -> f64 {
+    match state {
+        State::Closed => 0.0,
+        State::HalfOpen => 1.0,
+        State::Open => 2.0,
     }
 }
 

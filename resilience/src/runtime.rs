@@ -32,7 +32,7 @@ use crate::{
     observe::Observer,
     policy::{BreakerChoice, Policy},
     registry,
-    sharing::{Core, SharedBreakers},
+    sharing::{Core, Driver, SharedBreaker, SharedBreakers},
     store::{MemoryStore, Probe, Store, StoreErrorKind},
     store_breaker::StoreBreakers,
     summary::PolicySummary,
@@ -202,7 +202,20 @@ impl Resilience {
     /// [share](Builder::share_breakers).
     #[must_use]
     pub fn shared_breakers(&self) -> Option<SharedBreakers> {
-        self.runtime.sharing.clone().map(SharedBreakers::new)
+        self.core().map(SharedBreakers::new)
+    }
+
+    /// The breaker of a dependency: that of [`dependencies`](Self::dependencies), made at first use, with what other
+    /// instances know of it if the builder was told to [share](Builder::share_breakers).
+    ///
+    /// A name lives as long as its registry: take names from the code, never from a client.
+    #[must_use]
+    pub fn breaker(&self, name: &str) -> SharedBreaker {
+        SharedBreaker::new(self.dependencies().breaker(name), self.core())
+    }
+
+    fn core(&self) -> Option<Arc<Core>> {
+        self.runtime.sharing.as_ref().map(|(core, _)| Arc::clone(core))
     }
 
     /// Publishes counts and samples to the `metrics` recorder now. They are published every second by themselves; call
@@ -334,7 +347,7 @@ pub(crate) struct Runtime {
     /// What the app calls, if it has a registry of its own.
     pub(crate) dependencies: Option<Dependencies>,
     /// The tie to other instances, if the builder was told to share.
-    pub(crate) sharing: Option<Arc<Core>>,
+    pub(crate) sharing: Option<(Arc<Core>, Driver)>,
     /// Settlements of attempts that wait for the store, at most.
     pub(crate) unsettled: Semaphore,
     last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
@@ -404,8 +417,11 @@ impl Runtime {
     }
 
     /// Ties its dependencies' breakers to those of other instances.
-    pub(crate) fn with_sharing(mut self, sharing: Option<Arc<Core>>) -> Self {
-        self.sharing = sharing;
+    pub(crate) fn with_sharing(mut self, core: Option<Arc<Core>>) -> Self {
+        self.sharing = core.map(|core| {
+            let driver = Driver::start(&core);
+            (core, driver)
+        });
         self
     }
 

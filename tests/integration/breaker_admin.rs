@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, BoxStream};
 use poem::{
-    Body, Endpoint, EndpointExt, IntoResponse, Request, Response, Route,
+    Body, Endpoint, EndpointExt, Request, Response, Route,
     http::{Method, StatusCode, header},
 };
 use resilience::{
-    ErrorBody, Resilience,
+    Dependencies, ErrorBody, Resilience,
     breaker::State,
     guard::BoxFuture,
     sharing::{
@@ -28,8 +28,12 @@ const BEARER: &str = "Bearer 3f1c9a04e7b25d68";
 const ORDER: &str = r#"{"state":"open","reason":"they deploy"}"#;
 
 fn resilience() -> Resilience {
-    let builder = Resilience::builder().memory().share_breakers("payments-team");
-    builder.build().expect("valid")
+    Resilience::builder()
+        .memory()
+        .dependencies(Dependencies::new())
+        .share_breakers("payments-team")
+        .build()
+        .expect("valid")
 }
 
 fn breakers() -> SharedBreakers {
@@ -198,7 +202,7 @@ async fn what_makes_no_sense_changes_nothing() {
     // poem's own router refuses it sooner.
     let unmounted = BreakerAdmin::new(breakers.clone(), |_: &Request| Ok(Author::new("ada")));
     let mut no_text = order("", ORDER);
-    no_text.set_uri("/%FF/override".parse().expect("a URI"));
+    *no_text.uri_mut() = "/%FF/override".parse().expect("a URI");
     let answer = refused(&unmounted, no_text).await;
     assert_eq!((answer.0, &*answer.1), (400, "order_invalid"));
     assert_eq!(breakers.list().await.expect("the store answers"), []);
@@ -448,7 +452,7 @@ impl BreakerBoard for Gone {
         self.answer()
     }
 
-    fn yield_lease<'a>(&'a self, _: At<'a>, _: Option<Duration>, _: Instant) -> StoreFuture<'a, bool> {
+    fn yield_lease<'a>(&'a self, _: At<'a>, _: Instant) -> StoreFuture<'a, bool> {
         self.answer()
     }
 

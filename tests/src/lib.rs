@@ -105,6 +105,8 @@ mod examples {
     mod disconnect {}
     #[doc = include_str!("../../docs/src/outbound.md")]
     mod outbound {}
+    #[doc = include_str!("../../docs/src/shared_breakers.md")]
+    mod shared_breakers {}
     #[doc = include_str!("../../docs/src/errors.md")]
     mod errors {}
     #[doc = include_str!("../../docs/src/guards/own.md")]

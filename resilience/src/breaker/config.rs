@@ -231,6 +231,10 @@ impl BreakerConfig {
         require(!self.probe_lease.is_zero(), "probe_lease", "must be longer than zero")
     }
 
+    pub(crate) const fn probe_lease(&self) -> Duration {
+        self.probe_lease
+    }
+
     pub(crate) const fn open_for(&self) -> Duration {
         self.open_for
     }

@@ -78,6 +78,16 @@ pub enum Cause {
     ProbeSlow,
     /// All the configured probes (this many) succeeded.
     ProbesSucceeded(u32),
+    /// Other instances have opened it, or their probe has failed.
+    OpenedByOthers,
+    /// Another instance has closed it.
+    ClosedByOthers,
+    /// An operator holds it open.
+    HeldOpen,
+    /// An operator holds it closed.
+    HeldClosed,
+    /// An operator holds it open no longer.
+    Released,
 }
 
 impl fmt::Display for Cause {
@@ -90,6 +100,11 @@ impl fmt::Display for Cause {
             Self::ProbeFailed => f.write_str("a probe failed"),
             Self::ProbeSlow => f.write_str("a probe was slow"),
             Self::ProbesSucceeded(probes) => write!(f, "{probes} probes succeeded"),
+            Self::OpenedByOthers => f.write_str("other instances have opened it"),
+            Self::ClosedByOthers => f.write_str("another instance has closed it"),
+            Self::HeldOpen => f.write_str("an operator holds it open"),
+            Self::HeldClosed => f.write_str("an operator holds it closed"),
+            Self::Released => f.write_str("an operator has released it"),
         }
     }
 }

@@ -34,10 +34,17 @@
 //! - A result counts only in the state that its call was let in to. Late ones change nothing, good or bad.
 //! - A probe that is cancelled gives its slot back; one that never answers loses it when its lease ends.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
-use tokio::sync::broadcast;
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, broadcast};
 
+pub(crate) use self::orders::{Held, News, Order};
 use self::{
     permit::Handle,
     state::{Machine, Ticket},
@@ -47,12 +54,14 @@ use crate::clock::Clock;
 mod config;
 mod error;
 mod event;
+mod orders;
 mod permit;
 mod probe;
 mod state;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod tie;
 mod window;
 mod word;
 
@@ -80,6 +89,10 @@ struct Shared {
     clock: Clock,
     supervised: bool,
     events: broadcast::Sender<BreakerEvent>,
+    /// Who speaks with other instances for it, if anybody does.
+    wake: ArcSwapOption<Notify>,
+    /// Whether a call was refused lately.
+    wanted: AtomicBool,
 }
 
 impl CircuitBreaker {
@@ -145,18 +158,28 @@ impl CircuitBreaker {
     #[inline]
     #[must_use]
     pub fn is_available(&self) -> bool {
-        match self.state() {
-            State::Closed => true,
-            State::Open | State::HalfOpen => {
-                !self.shared.supervised && self.probe_in().is_none_or(|wait| wait.is_zero())
-            }
+        if self.state() == State::Closed {
+            return true;
         }
+        let is_available = !self.shared.supervised && self.probe_in().is_none_or(|wait| wait.is_zero());
+        if !is_available {
+            // Whoever looks wants it closed, as much as whoever calls.
+            self.shared.refused();
+        }
+        is_available
     }
 
-    /// How long the circuit stays open, zero once a probe is due; `None` while it is closed or half-open.
+    /// How [`try_acquire`](Self::try_acquire) would refuse a call now; `None` if it would not.
+    pub(crate) fn refusal(&self) -> Option<CircuitOpen> {
+        (!self.is_available()).then(|| CircuitOpen::new(self.open_remaining().filter(|wait| !wait.is_zero())))
+    }
+
+    /// How long the circuit stays open, zero once a probe is due; `None` while it is closed or half-open, and while an
+    /// operator holds it open.
     #[must_use]
     pub fn open_remaining(&self) -> Option<Duration> {
-        (self.state() == State::Open).then(|| self.probe_in().unwrap_or_default())
+        let wait = self.shared.machine.due_in(self.shared.clock.nanos());
+        wait.map(Duration::from_nanos)
     }
 
     /// Lets a call in, if the circuit allows one.
@@ -295,6 +318,8 @@ impl CircuitBreaker {
                 clock,
                 supervised,
                 events,
+                wake: ArcSwapOption::empty(),
+                wanted: AtomicBool::new(false),
             }),
         }
     }
@@ -320,7 +345,10 @@ impl Shared {
     }
 
     fn admit_probe(&self) -> Result<Ticket, CircuitOpen> {
-        let ticket = self.machine.admit(|| self.clock.nanos())?;
+        let ticket = self
+            .machine
+            .admit(|| self.clock.nanos())
+            .inspect_err(|_| self.refused())?;
         self.publish();
         Ok(ticket)
     }
@@ -337,12 +365,5 @@ impl Shared {
             Some(ticket) => self.settle(ticket, outcome) == Some(State::Open),
             None => false,
         }
-    }
-
-    #[cold]
-    fn publish(&self) {
-        // An error only says that nobody listens.
-        self.machine
-            .publish(|transition| drop(self.events.send(transition.named(self.name.clone()))));
     }
 }

@@ -4,6 +4,8 @@
 #[derive(Debug)]
 pub(super) struct Probes {
     slots: u32,
+    /// How many may be out at a time; what has succeeded is out no longer.
+    at_once: u32,
     succeeded: u32,
     out: Vec<Lease>,
     /// Never repeated, so that a lease of an earlier round is not mistaken for a present one.
@@ -20,10 +22,21 @@ impl Probes {
     pub(super) fn new(slots: u32) -> Self {
         Self {
             slots,
+            at_once: slots,
             succeeded: 0,
             out: Vec::new(),
             next_id: 0,
         }
+    }
+
+    /// Lets them out one after another, or all at once.
+    pub(super) fn one_by_one(&mut self, one_by_one: bool) {
+        self.at_once = if one_by_one { 1 } else { self.slots };
+    }
+
+    /// Whether any is out, as far as is known.
+    pub(super) fn is_out(&self, now: u64) -> bool {
+        self.out.iter().any(|lease| now < lease.expires)
     }
 
     /// Forgets all leases and results; their answers are then unknown here.
@@ -69,6 +82,7 @@ impl Probes {
 
     fn is_full(&self) -> bool {
         // Slots of the succeeded stay taken: what closes the circuit is this round's probes and no others.
-        self.out.len() as u64 + u64::from(self.succeeded) >= u64::from(self.slots)
+        let out = self.out.len() as u64;
+        out >= u64::from(self.at_once) || out + u64::from(self.succeeded) >= u64::from(self.slots)
     }
 }

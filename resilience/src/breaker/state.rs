@@ -9,6 +9,7 @@ use super::{
     config::{BreakerConfig, FailureRate, SlowCalls},
     error::CircuitOpen,
     event::{Cause, Outcome, State, Transition},
+    orders::{Held, Leave},
     probe::Probes,
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError},
     window::Window,
@@ -16,16 +17,22 @@ use super::{
 };
 use crate::clock::nanos;
 
+/// A time that does not come.
+pub(super) const NEVER: u64 = u64::MAX;
+
 /// A breaker without name, clock and events. Times are nanoseconds of one monotonic clock.
 #[derive(Debug)]
 pub(super) struct Machine {
     /// A [`Word`]; written under the lock only.
     word: AtomicU64,
+    /// While the circuit is open, when its open time is over. That is the gate, unless others have a say. Written under the
+    /// lock.
+    pub(super) due: AtomicU64,
     /// While the circuit is not closed, nobody is let in before this time: the end of the open time, or the moment at
     /// which a probe's slot is free. Written under the lock, by a transition before `word`.
-    gate: AtomicU64,
+    pub(super) gate: AtomicU64,
     inner: Mutex<Inner>,
-    config: BreakerConfig,
+    pub(super) config: BreakerConfig,
 }
 
 /// What a permit remembers of its admission.
@@ -51,6 +58,7 @@ impl Machine {
         let inner = Inner::new(&config);
         Self {
             word: AtomicU64::new(Word::new(0, State::Closed, inner.is_tallying()).into_bits()),
+            due: AtomicU64::new(NEVER),
             gate: AtomicU64::new(0),
             inner: Mutex::new(inner),
             config,
@@ -69,6 +77,12 @@ impl Machine {
     /// How long from `now` until somebody can be let in; `None` while everybody is.
     pub(super) fn admits_in(&self, now: u64) -> Option<u64> {
         (self.state() != State::Closed).then(|| self.gate.load(Ordering::Relaxed).saturating_sub(now))
+    }
+
+    /// How long from `now` until the open time is over; `None` unless the circuit is open, and if there is no end to it.
+    pub(super) fn due_in(&self, now: u64) -> Option<u64> {
+        let due = self.due.load(Ordering::Relaxed);
+        (self.state() == State::Open && due != NEVER).then(|| due.saturating_sub(now))
     }
 
     /// Lets a call in while the circuit is closed, and only then.
@@ -134,7 +148,7 @@ impl Machine {
     fn admit_probe(&self, now: u64) -> Result<Ticket, CircuitOpen> {
         let gate = self.gate.load(Ordering::Relaxed);
         if now < gate {
-            return Err(self.refusal(now, gate));
+            return Err(self.refusal(now));
         }
         let mut inner = self.lock();
         // Another call may have gone first between the looks above and the lock.
@@ -149,11 +163,14 @@ impl Machine {
                     started: now,
                 });
             }
-            _ if now < gate => return Err(self.refusal(now, gate)),
+            _ if now < gate => return Err(self.refusal(now)),
+            _ if !self.may_probe(&mut inner, now) => return Err(self.refusal(now)),
             State::Open => self.change(&mut inner, State::HalfOpen, Cause::OpenElapsed, 0, None),
             State::HalfOpen => {}
         }
-        let expires = now.saturating_add(nanos(self.config.probe_lease));
+        let expires = now
+            .saturating_add(nanos(self.config.probe_lease))
+            .min(inner.leave_ends(now));
         let lease = inner.probes.lease(now, expires);
         self.gate.store(inner.probes.free_at(), Ordering::Relaxed);
         match lease {
@@ -165,16 +182,17 @@ impl Machine {
         }
     }
 
-    fn refusal(&self, now: u64, gate: u64) -> CircuitOpen {
-        let open = self.state() == State::Open;
-        CircuitOpen::new(open.then(|| Duration::from_nanos(gate.saturating_sub(now))))
+    fn refusal(&self, now: u64) -> CircuitOpen {
+        // Past its time a probe may be let in at any moment: others are asked for leave.
+        let wait = self.due_in(now).filter(|wait| *wait > 0);
+        CircuitOpen::new(wait.map(Duration::from_nanos))
     }
 
     #[inline(never)]
     fn settle_call(&self, generation: u64, started: u64, failed: bool, now: impl FnOnce() -> u64) -> Option<State> {
         let mut inner = self.lock();
         let word = self.word();
-        if word.generation() != generation {
+        if word.generation() != generation || inner.held.is_some() {
             return None;
         }
         // Read under the lock, so that times are in the order of the counts, and only by a rule that needs it.
@@ -250,39 +268,45 @@ impl Machine {
     fn open(&self, inner: &mut Inner, cause: Cause, now: u64) {
         let random = if self.config.jitter > 0.0 { fastrand::f64() } else { 0.0 };
         let open_for = self.config.open_time(inner.failed_probes, random);
-        self.change(
-            inner,
-            State::Open,
-            cause,
-            now.saturating_add(open_for),
-            Some(Duration::from_nanos(open_for)),
-        );
+        self.open_for(inner, cause, now, open_for);
+    }
+
+    pub(super) fn open_for(&self, inner: &mut Inner, cause: Cause, now: u64, open_for: u64) {
+        let due = now.saturating_add(open_for);
+        inner.leave = inner.is_joined.then(|| Leave::awaited(due));
+        let gate = inner.leave.map_or(due, |leave| leave.alone_from);
+        self.change(inner, State::Open, cause, gate, Some(Duration::from_nanos(open_for)));
+        self.due.store(due, Ordering::Relaxed);
+        inner.changed_at = now;
     }
 
     /// The one place where the state changes: a new generation, and all counts from zero.
-    fn change(&self, inner: &mut Inner, to: State, cause: Cause, gate: u64, open_for: Option<Duration>) {
+    pub(super) fn change(&self, inner: &mut Inner, to: State, cause: Cause, gate: u64, open_for: Option<Duration>) {
         let word = self.word();
         inner.reset();
-        inner.journal.push_back(Transition {
+        let transition = Transition {
             from: word.state(),
             to,
             cause,
             open_for,
-        });
+        };
+        inner.last = Some(transition);
+        inner.journal.push_back(transition);
         self.gate.store(gate, Ordering::Relaxed);
+        self.due.store(NEVER, Ordering::Relaxed);
         self.set_word(Word::new(word.generation().wrapping_add(1), to, inner.is_tallying()));
     }
 
     #[inline]
-    fn word(&self) -> Word {
+    pub(super) fn word(&self) -> Word {
         Word::from_bits(self.word.load(Ordering::Acquire))
     }
 
-    fn set_word(&self, word: Word) {
+    pub(super) fn set_word(&self, word: Word) {
         self.word.store(word.into_bits(), Ordering::Release);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic under the lock leaves at worst a count that is off by one: no reason to take every caller down.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -306,15 +330,24 @@ impl Drop for Turn<'_> {
 
 /// What the lock guards.
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     failures_in_a_row: u32,
     /// Over calls that failed.
     window: Option<Window>,
     /// Over calls that were slow.
     slow: Option<Window>,
-    probes: Probes,
+    pub(super) probes: Probes,
     /// Probes that failed since the circuit was last closed.
-    failed_probes: u32,
+    pub(super) failed_probes: u32,
+    /// Whether others have a say in when to probe.
+    pub(super) is_joined: bool,
+    /// What they have said of this opening; `None` if it is this breaker's own business.
+    pub(super) leave: Option<Leave>,
+    /// An operator's order.
+    pub(super) held: Option<Held>,
+    /// The last transition, and for openings when it was.
+    pub(super) last: Option<Transition>,
+    pub(super) changed_at: u64,
     /// Transitions that nobody has been told of yet.
     journal: VecDeque<Transition>,
     /// One thread publishes at a time, so that events leave in the order of the transitions.
@@ -329,14 +362,19 @@ impl Inner {
             slow: config.slow_calls.map(|rule| Window::new(rule.window)),
             probes: Probes::new(config.probes),
             failed_probes: 0,
+            is_joined: false,
+            leave: None,
+            held: None,
+            last: None,
+            changed_at: 0,
             journal: VecDeque::new(),
             publishing: false,
         }
     }
 
     /// Whether a success has something to count or to clear.
-    fn is_tallying(&self) -> bool {
-        self.window.is_some() || self.slow.is_some() || self.failures_in_a_row > 0
+    pub(super) fn is_tallying(&self) -> bool {
+        self.held.is_none() && (self.window.is_some() || self.slow.is_some() || self.failures_in_a_row > 0)
     }
 
     fn too_many_failed(&self, config: &BreakerConfig) -> Option<Cause> {
@@ -363,7 +401,7 @@ impl Inner {
         })
     }
 
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.failures_in_a_row = 0;
         self.probes.clear();
         for window in [&mut self.window, &mut self.slow].into_iter().flatten() {

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use super::{BuildError, Builder, LimitsFileError, Source};
 use crate::{
     client::{Callers, InvalidNetwork, Network},
+    dependency::Dependencies,
     limits::{LimitsFile, NamedLimits, document},
     policy::{BreakerChoice, InvalidLimit},
     runtime::{Resilience, Runtime, Settings},
@@ -39,6 +40,15 @@ impl Builder {
         let sharing = self.sharing_over(&store)?;
         let breakers = StoreBreakers::new(self.breaker, Arc::clone(&store));
         let insurance = MemoryStore::builder().capacity(self.local_capacity).build();
+        if let Some(core) = &sharing {
+            let dependencies = self.dependencies.as_ref().unwrap_or_else(|| Dependencies::global());
+            if !dependencies.share(core) {
+                return Err(invalid(
+                    "share_breakers",
+                    "finds breakers that another runtime shares already: give each its own `dependencies`",
+                ));
+            }
+        }
         let runtime = Runtime::new(
             settings,
             store,

@@ -7,10 +7,13 @@ use poem::Request;
 use crate::{error::Error, policy::OnOutage};
 
 pub mod auth;
+mod circuit;
 pub(crate) mod concurrency;
 pub(crate) mod flag;
 pub(crate) mod lockout;
 pub(crate) mod rate_limit;
+
+pub use self::circuit::CircuitGuard;
 
 /// A boxed future, as [`Guard`] and [`Authenticator`](auth::Authenticator) return it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

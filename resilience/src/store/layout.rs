@@ -42,8 +42,16 @@ impl ApiKeys {
 /// | limits by name | `limits` | a hash: name to JSON |
 /// | a tally of attempts | `lock:{<subject>}:<lockout>` | its locks and its attempts, packed, with an expiry |
 /// | a client's count | `rl:{<client>}:<quota>` | counters in 16 bytes, or the time of a full bucket in 12, with an expiry |
+/// | a shared breaker's last opening or closing | `breaker:{<system>}:circuit:<name>` | a hash, with an expiry |
+/// | an operator's hold on it | `breaker:{<system>}:hold:<name>` | a hash, with an expiry if the hold has one |
+/// | instances that would open it | `breaker:{<system>}:votes:<name>` | a sorted set by when that ends, with an expiry |
+/// | the lease of its probe | `breaker:{<system>}:lease:<name>` | the instance that has it, with an expiry |
+/// | who would like that lease | `breaker:{<system>}:wanted:<name>` | an instance, with an expiry |
+/// | the system's instances | `breaker:{<system>}:instances` | a sorted set by when they were last seen, with an expiry |
+/// | names of the system's breakers | `breaker:{<system>}:names` | a sorted set by when they were last seen |
 ///
-/// Each comes after the prefix. The counts of one client share a hash tag, hence a slot of a cluster.
+/// Each comes after the prefix, as does the channel `breaker:{<system>}:changes`, on which names of breakers are published.
+/// The counts of one client share a hash tag, hence a slot of a cluster; so do the breakers of a system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyLayout {
     prefix: String,
@@ -130,6 +138,13 @@ impl KeyLayout {
         self.tagged("lock:{", subject, lockout)
     }
 
+    /// What all keys of a system's breakers begin with, and the channel of their changes. A breaker's name comes last in
+    /// its keys, so that it may be any text.
+    #[must_use]
+    pub fn breakers(&self, system: &str) -> String {
+        self.named("breaker:{", system.len() + 2) + system + "}:"
+    }
+
     /// `kind` ends with the brace that opens the hash tag.
     fn tagged(&self, kind: &str, client: &str, id: &str) -> String {
         let mut key = self.named(kind, client.len() + 2 + id.len());
@@ -206,6 +221,7 @@ mod tests {
             "shop:rl:{ip:10.0.0.1}:checkout"
         );
         assert_eq!(layout.limits(), "shop:limits");
+        assert_eq!(layout.breakers("payments-team"), "shop:breaker:{payments-team}:");
         assert_eq!(layout.probe(), "shop:probe");
     }
 

@@ -167,6 +167,7 @@ pub struct Taken {
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
+    is_denied: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -190,8 +191,16 @@ impl StoreError {
         Self {
             kind,
             message: message.into(),
+            is_denied: false,
             source: None,
         }
+    }
+
+    /// Says that the store has refused our credentials, or forbids the command.
+    #[must_use]
+    pub fn denied(mut self) -> Self {
+        self.is_denied = true;
+        self
     }
 
     /// Adds what caused it.
@@ -205,6 +214,13 @@ impl StoreError {
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+
+    /// The store has refused our credentials, or forbids the command: waiting alone will not help, but whoever changes the
+    /// password or the permissions will.
+    #[must_use]
+    pub const fn is_denied(&self) -> bool {
+        self.is_denied
     }
 }
 

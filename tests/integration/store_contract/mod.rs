@@ -1,5 +1,6 @@
 //! What every store promises, checked over each of them.
 
+mod boards;
 mod keys;
 mod lockouts;
 mod quotas;
@@ -28,6 +29,8 @@ const ALGORITHMS: [Algorithm; 3] = [Algorithm::SlidingWindow, Algorithm::FixedWi
 struct Subject {
     store: Arc<dyn StoreAdmin>,
     time: Time,
+    /// Whether it tells of changes.
+    pushes: bool,
 }
 
 enum Time {
@@ -42,6 +45,7 @@ impl Subject {
         Self {
             store: Arc::new(MemoryStore::builder().clock(clock.clone()).build()),
             time: Time::Moved(clock),
+            pushes: true,
         }
     }
 
@@ -52,6 +56,7 @@ impl Subject {
         Self {
             store: Arc::new(store),
             time: Time::Passing(server),
+            pushes: true,
         }
     }
 
@@ -66,6 +71,7 @@ impl Subject {
         Self {
             store: Arc::new(RedisStore::from_pool(pool)),
             time: Time::Passing(server),
+            pushes: false,
         }
     }
 
@@ -127,7 +133,7 @@ fn yearly(id: &str, limit: u32) -> Quota {
     quota(id, limit, YEAR, Algorithm::SlidingWindow)
 }
 
-use self::{keys::*, lockouts::*, quotas::*, several::*};
+use self::{boards::*, keys::*, lockouts::*, quotas::*, several::*};
 
 /// Runs every check over every store.
 macro_rules! contract {
@@ -183,4 +189,31 @@ contract! {
     subjects_and_lockouts_never_meet,
     an_operator_unlocks,
     probes_find_a_store_that_serves,
+    one_vote_opens_where_one_is_enough,
+    a_quorum_counts_each_instance_once,
+    as_many_as_are_alive_are_enough,
+    a_vote_ends_with_its_window,
+    a_vote_is_taken_back,
+    a_trip_changes_nothing_while_it_is_open,
+    an_end_is_remembered_and_comes_once,
+    a_failed_probe_opens_for_another_while,
+    a_forgotten_opening_is_written_again,
+    an_opening_is_due_after_its_open_time,
+    of_many_instances_one_has_the_lease,
+    a_lease_runs_out_unless_it_is_extended,
+    only_the_holder_settles,
+    a_lease_is_of_the_present_opening,
+    a_lease_is_given_back_by_its_holder_alone,
+    the_holder_sees_that_somebody_else_wants_it,
+    a_wish_is_forgotten_after_some_seconds,
+    a_wish_ends_when_it_is_granted,
+    a_hold_stands_until_it_is_released,
+    a_hold_runs_out,
+    a_hold_ends_the_opening,
+    nothing_opens_or_closes_while_it_is_held,
+    instances_and_names_are_those_that_were_seen,
+    whatever_is_under_a_name_makes_it_known,
+    systems_and_names_never_meet,
+    nothing_is_so_long_that_it_overflows,
+    changes_are_heard,
 }

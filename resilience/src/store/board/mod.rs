@@ -62,19 +62,20 @@ pub trait BreakerBoard: fmt::Debug + Send + Sync {
 
     /// A probe has failed: gives back the instance's lease, and opens `trip.opening` for another while.
     ///
-    /// Changes nothing more if the lease is somebody else's by now, or another opening is present, or that one has been
-    /// closed. An opening that the store has forgotten is written again.
+    /// Changes nothing more if the lease is somebody else's by now, or another opening or round of it is present, or that one
+    /// has been closed. An opening that the store has forgotten is written again.
     fn reopen<'a>(&'a self, at: At<'a>, trip: &'a Trip<'a>, deadline: Instant) -> StoreFuture<'a, Entry>;
 
     /// Asks for the lease of the one probe that an opening has, for `ttl`. The holder may ask again: that extends it.
     ///
-    /// Refused while the opening is not due, or is not the present one, and while somebody else has the lease; that is
-    /// remembered for some seconds for the holder to see. An opening that the store has forgotten has a lease all the same.
+    /// Refused while the opening is not due, or is not the present one, and while somebody else has the lease: that is
+    /// remembered for some seconds, for the holder to see in its [entry](Entry::wanted). An opening that the store has forgotten has a lease all the same.
     fn lease<'a>(&'a self, at: At<'a>, opening: &'a str, ttl: Duration, deadline: Instant) -> StoreFuture<'a, Leased>;
 
-    /// Gives the instance's lease back; with `if_wanted`, only if somebody else has asked for it since it was taken, and else
-    /// extends it by `ttl`. Answers whether it still has it.
-    fn yield_lease<'a>(&'a self, at: At<'a>, if_wanted: Option<Duration>, deadline: Instant) -> StoreFuture<'a, bool>;
+    /// Gives the instance's lease back, if it still has it. Answers whether it had.
+    ///
+    /// Whoever gives it back has no probe under way, and begins none.
+    fn yield_lease<'a>(&'a self, at: At<'a>, deadline: Instant) -> StoreFuture<'a, bool>;
 
     /// Holds a breaker open or closed on all instances, or (with `None`) lets go of it. Answers whether it was held before.
     ///
@@ -124,6 +125,8 @@ pub struct Trip<'a> {
     pub failed_probes: u32,
     /// When it opened first, by the store's clock, if it is one that the store knew before.
     pub since: Option<SystemTime>,
+    /// The [round](Opening::round) in which its probe has failed; 0 if it is new.
+    pub round: u64,
     /// Why, for people.
     pub reason: &'a str,
     /// How many instances must say so before all open; as many as are alive, if those are fewer.
@@ -152,6 +155,8 @@ pub struct Entry {
     pub hold: Option<Hold>,
     /// Whether somebody has the lease of its probe.
     pub probing: bool,
+    /// Whether somebody else has asked for it lately.
+    pub wanted: bool,
 }
 
 /// An entry's opening, or its end.
@@ -272,6 +277,7 @@ impl Entry {
             circuit: Circuit::Unknown,
             hold: None,
             probing: false,
+            wanted: false,
         }
     }
 }

@@ -77,6 +77,10 @@ impl Slate {
                 self.names.insert(name.clone(), now);
             }
         }
+        self.slots.retain(|_, slot| {
+            slot.age(now);
+            *slot != Slot::default()
+        });
         let mut names: BTreeSet<&str> = self.slots.keys().map(String::as_str).collect();
         let listed = self.names.iter().filter(|(_, seen)| now < *seen + millis(NAME_KEPT));
         names.extend(listed.map(|(name, _)| name.as_str()));
@@ -131,12 +135,16 @@ impl Slate {
         let had_lease = slot.lease.take().is_some();
         let mut changed = false;
         if slot.hold.is_none() && slot.is_present(trip.opening) {
-            let (round, since) = match &slot.circuit {
-                Some(Record::Open { round, since, .. }) => (round + 1, *since),
-                _ => (1, trip.since.map_or(now, |since| unix_millis(since).min(now))),
+            let since = match &slot.circuit {
+                // Said once already, or of a probe long ago.
+                Some(Record::Open { round, .. }) if *round != trip.round => None,
+                Some(Record::Open { since, .. }) => Some(*since),
+                _ => Some(trip.since.map_or(now, |since| unix_millis(since).min(now))),
             };
-            slot.open(now, at.instance, trip, round, since);
-            changed = true;
+            if let Some(since) = since {
+                slot.open(now, at.instance, trip, trip.round.saturating_add(1), since);
+                changed = true;
+            }
         }
         (self.entry(now, at.name), changed || had_lease)
     }
@@ -166,22 +174,13 @@ impl Slate {
     }
 
     /// As [`BreakerBoard::yield_lease`](super::BreakerBoard::yield_lease).
-    pub(crate) fn yield_lease(&mut self, now: u64, at: At<'_>, if_wanted: Option<Duration>) -> (bool, Changed) {
+    pub(crate) fn yield_lease(&mut self, now: u64, at: At<'_>) -> (bool, Changed) {
         let slot = self.slot(now, at.name);
-        match &mut slot.lease {
-            Some(lease) if lease.owner == at.instance => match if_wanted {
-                Some(ttl) if slot.wanted.is_none() => {
-                    lease.until = now + millis(ttl);
-                    (true, false)
-                }
-                _ => {
-                    slot.lease = None;
-                    slot.wanted = None;
-                    (false, true)
-                }
-            },
-            _ => (false, false),
+        let had_lease = slot.lease.take_if(|lease| lease.owner == at.instance).is_some();
+        if had_lease {
+            slot.wanted = None;
         }
+        (had_lease, had_lease)
     }
 
     /// As [`BreakerBoard::hold`](super::BreakerBoard::hold).
@@ -240,6 +239,10 @@ impl Slot {
         self.lease.take_if(|lease| lease.until <= now);
         self.wanted.take_if(|(_, until)| *until <= now);
         self.hold.take_if(|order| order.until.is_some_and(|until| until <= now));
+        if let Some(Record::Open { until, open_for, .. }) = &mut self.circuit {
+            // A clock that was set back must not keep it open for longer than it was to be, nor begin anew at every look.
+            *until = (*until).min(now + *open_for);
+        }
         self.circuit.take_if(|record| match record {
             Record::Open { until, .. } => *until + millis(FORGOTTEN_AFTER) <= now,
             Record::Closed { since, .. } => *since + millis(CLOSING_KEPT) <= now,
@@ -261,8 +264,7 @@ impl Slot {
 
     fn due_in(&self, now: u64) -> u64 {
         match &self.circuit {
-            // A clock that was set back must not keep it open for longer than it was to be.
-            Some(Record::Open { until, open_for, .. }) => until.saturating_sub(now).min(*open_for),
+            Some(Record::Open { until, .. }) => until.saturating_sub(now),
             _ => 0,
         }
     }
@@ -334,6 +336,7 @@ impl Slot {
                     .map(|until| Duration::from_millis(until.saturating_sub(now))),
             }),
             probing: self.lease.is_some(),
+            wanted: self.wanted.is_some(),
         }
     }
 }

@@ -99,8 +99,8 @@ impl BreakerBoard for Boards {
         async move { Ok(self.on(at.system, |slate, now| (slate.lease(now, at, opening, ttl), false))) }.boxed()
     }
 
-    fn yield_lease<'a>(&'a self, at: At<'a>, if_wanted: Option<Duration>, _: Instant) -> StoreFuture<'a, bool> {
-        async move { Ok(self.on(at.system, |slate, now| slate.yield_lease(now, at, if_wanted))) }.boxed()
+    fn yield_lease<'a>(&'a self, at: At<'a>, _: Instant) -> StoreFuture<'a, bool> {
+        async move { Ok(self.on(at.system, |slate, now| slate.yield_lease(now, at))) }.boxed()
     }
 
     fn hold<'a>(

@@ -23,13 +23,22 @@ const UNAVAILABLE: [&str; 12] = [
     "WRONGPASS",
 ];
 
+/// Codes of a server that does not want us, or not this of us.
+const DENIED: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
+
 /// The error as the guards see it.
 pub(super) fn store_error(error: RedisError) -> StoreError {
     let (kind, message) = match classify(&error) {
         StoreErrorKind::Unavailable => (StoreErrorKind::Unavailable, "Redis cannot serve"),
         kind => (kind, "Redis answered with an error"),
     };
-    StoreError::new(kind, format!("{message}: {error}")).with_source(error)
+    caused_by(StoreError::new(kind, format!("{message}: {error}")), error)
+}
+
+/// Adds the cause, and that it is a refusal if it is.
+pub(super) fn caused_by(error: StoreError, cause: RedisError) -> StoreError {
+    let error = if is_denied(&cause) { error.denied() } else { error };
+    error.with_source(cause)
 }
 
 pub(super) fn classify(error: &RedisError) -> StoreErrorKind {
@@ -59,6 +68,10 @@ fn is_unavailable(error: &RedisError) -> bool {
             .is_some_and(|detail| detail.starts_with("max number of clients reached"))
     };
     code(error).is_some_and(|code| UNAVAILABLE.contains(&code)) || refused()
+}
+
+fn is_denied(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed || code(error).is_some_and(|code| DENIED.contains(&code))
 }
 
 /// The error's code: its own, or that of the command which failed inside a script. Before Redis 7 the latter stood in the
@@ -127,6 +140,34 @@ mod tests {
         }
         let odd = RedisError::from((ErrorKind::UnexpectedReturnType, "a map"));
         assert_eq!(classify(&odd), StoreErrorKind::Answered);
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_other_errors() {
+        for (line, kind) in [
+            ("NOAUTH Authentication required.", StoreErrorKind::Unavailable),
+            (
+                "NOAUTH HELLO must be called with the client already authenticated",
+                StoreErrorKind::Unavailable,
+            ),
+            ("WRONGPASS invalid username-password pair", StoreErrorKind::Unavailable),
+            (
+                "NOPERM this user has no permissions to run the 'get' command",
+                StoreErrorKind::Answered,
+            ),
+            (
+                "ERR Error running script: @user_script: 1: -NOPERM this user has no permissions",
+                StoreErrorKind::Answered,
+            ),
+        ] {
+            let error = store_error(server_error(line));
+            assert_eq!((error.is_denied(), error.kind()), (true, kind), "{line}");
+        }
+        assert!(store_error(RedisError::from((ErrorKind::AuthenticationFailed, "…"))).is_denied());
+        for line in ["DENIED Redis is running in protected mode", "READONLY …", "ERR NOAUTH"] {
+            assert!(!store_error(server_error(line)).is_denied(), "{line}");
+        }
+        assert!(!store_error(RedisError::from(io::Error::from(io::ErrorKind::PermissionDenied))).is_denied());
     }
 
     #[test]

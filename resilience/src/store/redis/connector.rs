@@ -46,6 +46,11 @@ impl Connector {
         })
     }
 
+    /// For connections that listen, which every server lets speak the older protocol.
+    pub(super) fn listener(&self) -> Client {
+        self.resp2.clone()
+    }
+
     async fn open(&self) -> RedisResult<Connection> {
         let health = Health::new(Arc::clone(&self.link));
         let observer = Arc::clone(&health);

@@ -14,7 +14,10 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::store::{StoreError, StoreErrorKind};
 
-use super::backoff::{Backoff, FIRST_WAIT};
+use super::{
+    backoff::{Backoff, FIRST_WAIT},
+    classify::caused_by,
+};
 
 /// How often an outage is worth a line in the log.
 const WARN_EVERY: Duration = Duration::from_secs(30);
@@ -133,7 +136,7 @@ impl Link {
             return StoreError::new(StoreErrorKind::Unavailable, format!("no connection to {self} yet"));
         };
         let message = format!("no connection to {self}: {cause}");
-        StoreError::new(StoreErrorKind::Unavailable, message).with_source(cause)
+        caused_by(StoreError::new(StoreErrorKind::Unavailable, message), cause)
     }
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {

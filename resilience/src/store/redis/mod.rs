@@ -1,6 +1,7 @@
 //! A store that all instances of a service share.
 
 mod backoff;
+mod board;
 mod builder;
 mod classify;
 mod connection;
@@ -19,9 +20,9 @@ use redis::{Cmd, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
 pub use self::builder::{RedisStoreBuilder, RedisStoreError};
-use self::{classify::store_error, connection::Connection, pool::Pool};
+use self::{board::Boards, classify::store_error, connection::Connection, pool::Pool};
 use super::{
-    Attempt, Begun, KeyLayout, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreError,
+    Attempt, Begun, BreakerBoard, KeyLayout, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreError,
     StoreErrorKind, StoreFuture, Take, Taken, check_api_key,
 };
 
@@ -50,6 +51,7 @@ const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct RedisStore {
     pool: Arc<Pool>,
     layout: KeyLayout,
+    boards: Boards,
 }
 
 impl RedisStore {
@@ -72,7 +74,8 @@ impl RedisStore {
     ///
     /// The same operations, within the limits of such a pool: connections that have died are noticed by its own check at
     /// checkout (leave `test_on_check_out` on, at the price of a round trip), attempts to connect do not back off, and an
-    /// operation waits for a connection until the pool's `connection_timeout` or its own deadline.
+    /// operation waits for a connection until the pool's `connection_timeout` or its own deadline. Changes of shared breakers
+    /// are not pushed to it, since that takes a connection of its own: they are polled.
     #[must_use]
     pub fn from_pool(pool: bb8::Pool<RedisConnectionManager>) -> Self {
         Self::on(Pool::Lent(pool), KeyLayout::new())
@@ -81,6 +84,7 @@ impl RedisStore {
     /// Looks under these names from now on.
     #[must_use]
     pub fn with_layout(mut self, layout: KeyLayout) -> Self {
+        self.boards = Boards::new(Arc::clone(&self.pool), layout.clone());
         self.layout = layout;
         self
     }
@@ -98,8 +102,10 @@ impl RedisStore {
     }
 
     fn on(pool: Pool, layout: KeyLayout) -> Self {
+        let pool = Arc::new(pool);
         Self {
-            pool: Arc::new(pool),
+            boards: Boards::new(Arc::clone(&pool), layout.clone()),
+            pool,
             layout,
         }
     }
@@ -223,6 +229,10 @@ impl Store for RedisStore {
             Ok(())
         }
         .boxed()
+    }
+
+    fn board(&self) -> Option<&dyn BreakerBoard> {
+        Some(&self.boards)
     }
 
     fn probe(&self, kind: Probe, deadline: Instant) -> StoreFuture<'_, ()> {

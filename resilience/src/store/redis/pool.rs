@@ -8,6 +8,7 @@ use std::{
 use bb8::{QueueStrategy, RunError};
 use bb8_redis::RedisConnectionManager;
 use futures_util::FutureExt;
+use redis::Client;
 use tokio::{task::AbortHandle, time::Instant};
 
 use crate::store::{StoreError, StoreErrorKind};
@@ -26,6 +27,7 @@ pub(super) enum Pool {
 pub(super) struct Own {
     pool: bb8::Pool<Connector>,
     link: Arc<Link>,
+    listener: Box<Client>,
     /// The pooled connection that was handed out last, to be shared for as long as it lives: a checkout takes several
     /// locks and a timer, and would find this very one again.
     last: RwLock<Option<Connection>>,
@@ -42,6 +44,7 @@ pub(super) struct PoolSettings {
 impl Pool {
     /// Starts to connect in the background, and keeps connecting for as long as the pool lives. Needs a tokio runtime.
     pub(super) fn open(connector: Connector, link: Arc<Link>, settings: PoolSettings) -> Self {
+        let listener = connector.listener();
         let pool = bb8::Pool::builder()
             .max_size(settings.size)
             .min_idle(settings.size)
@@ -59,6 +62,7 @@ impl Pool {
         Self::Own(Own {
             pool,
             link,
+            listener: Box::new(listener),
             last: RwLock::default(),
             _sweeper: sweeper,
         })
@@ -69,6 +73,14 @@ impl Pool {
         match self {
             Self::Own(own) => own.link.live(),
             Self::Lent(pool) => pool.state().connections,
+        }
+    }
+
+    /// How to open a connection that listens; not known of a pool that is not ours.
+    pub(super) fn listener(&self) -> Option<&Client> {
+        match self {
+            Self::Own(own) => Some(&own.listener),
+            Self::Lent(_) => None,
         }
     }
 

@@ -17,26 +17,31 @@ use self::{
 };
 
 #[allow(dead_code, unreachable_pub, reason = "only the nanoseconds of a duration are needed")]
-#[path = "../src/clock.rs"]
+#[path = "../../src/clock.rs"]
 mod clock;
 #[allow(dead_code, unreachable_pub, reason = "only the transitions are checked here")]
-#[path = "../src/breaker/config.rs"]
+#[path = "../../src/breaker/config.rs"]
 mod config;
 #[allow(dead_code, unreachable_pub, reason = "only the transitions are checked here")]
-#[path = "../src/breaker/error.rs"]
+#[path = "../../src/breaker/error.rs"]
 mod error;
 #[allow(dead_code, unreachable_pub, reason = "only the transitions are checked here")]
-#[path = "../src/breaker/event.rs"]
+#[path = "../../src/breaker/event.rs"]
 mod event;
-#[path = "../src/breaker/probe.rs"]
+#[allow(dead_code, unreachable_pub, reason = "only the transitions are checked here")]
+#[path = "../../src/breaker/orders.rs"]
+mod orders;
+#[path = "../../src/breaker/probe.rs"]
 mod probe;
 #[allow(dead_code, reason = "only the transitions are checked here")]
-#[path = "../src/breaker/state.rs"]
+#[path = "../../src/breaker/state.rs"]
 mod state;
-#[path = "../src/breaker/window.rs"]
+#[path = "../../src/breaker/window.rs"]
 mod window;
-#[path = "../src/breaker/word.rs"]
+#[path = "../../src/breaker/word.rs"]
 mod word;
+
+mod joined;
 
 mod sync {
     pub(super) use std::sync::PoisonError;
