@@ -61,7 +61,9 @@ fn one_breaks_both_refuse_and_one_probe_heals_both() {
     turn(first, 0, false);
     // Only the second asks, once at a time: the first of its calls that gets through is the probe.
     eventually("it recovers", || second.get("/api/quote").status == 200);
-    eventually("both are closed", || services.iter().all(|service| state(service) == "closed"));
+    eventually("both are closed", || {
+        services.iter().all(|service| state(service) == "closed")
+    });
     assert_eq!(counted(first, "calls"), calls + 1, "one probe between them");
     for service in &services {
         assert_eq!(service.get("/api/quote").status, 200);
@@ -102,17 +104,30 @@ fn an_order_reaches_both_and_is_kept_over_a_restart() {
     let services = two(&redis);
     succeed(&["breakers", "open", "payments", "--reason", "they deploy"], &settings);
     for service in &services {
-        eventually("it is held open", || service.get("/api/quote").error() == "circuit_open");
+        eventually("it is held open", || {
+            service.get("/api/quote").error() == "circuit_open"
+        });
     }
     let restarted = Service::start(&settings);
-    eventually("a new instance adopts it", || restarted.get("/api/quote").error() == "circuit_open");
+    eventually("a new instance adopts it", || {
+        restarted.get("/api/quote").error() == "circuit_open"
+    });
 
-    succeed(&["breakers", "close", "payments", "--reason", "a false alarm"], &settings);
+    succeed(
+        &["breakers", "close", "payments", "--reason", "a false alarm"],
+        &settings,
+    );
     turn(&services[0], 0, true);
     for service in &services {
-        eventually("it is held closed", || service.get("/api/quote").error() == "bad_gateway");
+        eventually("it is held closed", || {
+            service.get("/api/quote").error() == "bad_gateway"
+        });
         for _ in 0..4 {
-            assert_eq!(service.get("/api/quote").error(), "bad_gateway", "failures open nothing");
+            assert_eq!(
+                service.get("/api/quote").error(),
+                "bad_gateway",
+                "failures open nothing"
+            );
         }
     }
 
