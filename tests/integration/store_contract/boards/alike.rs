@@ -182,7 +182,7 @@ async fn both_stores_say_the_same() {
     tokio::task::block_in_place(|| {
         let runtime = tokio::runtime::Handle::current();
         let mut runner = TestRunner::new(ProptestConfig {
-            cases: 128,
+            cases: 64,
             failure_persistence: None,
             ..ProptestConfig::default()
         });
