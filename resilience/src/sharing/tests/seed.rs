@@ -1,6 +1,7 @@
 //! What users of such a service are promised, a test for each row and each claim.
 
 use futures_util::StreamExt;
+use tokio::time::sleep_until;
 use tracing::Level;
 
 use super::{
@@ -30,6 +31,7 @@ async fn init_fails_it_warns_and_retries_with_backoff_while_breakers_are_closed(
     let instance = instance(&store, &shop());
     let payments = instance.breaker("payments");
     call(&payments).await.expect("closed");
+    let start = Instant::now();
     // 250 ms after the first failure, 500 ms after the second, and then in peace.
     for (at, looks) in [
         (10, 1),
@@ -40,8 +42,8 @@ async fn init_fails_it_warns_and_retries_with_backoff_while_breakers_are_closed(
         (30_700, 3),
         (30_800, 4),
     ] {
-        let start = store_age(at).await;
-        assert_eq!(store.board_calls().asked(), looks, "after {start:?}");
+        sleep_until(start + Duration::from_millis(at)).await;
+        assert_eq!(store.board_calls().asked(), looks, "after {at} ms");
         call(&payments).await.expect("closed");
     }
     assert_eq!(log.count(Level::WARN, "trying again"), 1);
@@ -51,18 +53,6 @@ async fn init_fails_it_warns_and_retries_with_backoff_while_breakers_are_closed(
     mend(&store);
     sleep(Duration::from_secs(31)).await;
     at_once(payments.status()).await.expect("it was retried");
-}
-
-thread_local! {
-    static BEGAN: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) };
-}
-
-/// Waits until so many milliseconds after the first time that it was asked.
-async fn store_age(millis: u64) -> Duration {
-    let began = BEGAN.get().unwrap_or_else(Instant::now);
-    BEGAN.set(Some(began));
-    tokio::time::sleep_until(began + Duration::from_millis(millis)).await;
-    began.elapsed()
 }
 
 #[tokio::test(start_paused = true)]

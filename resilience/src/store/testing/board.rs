@@ -9,7 +9,10 @@ use futures_util::{
     FutureExt, StreamExt, future,
     stream::{self, BoxStream},
 };
-use tokio::{sync::broadcast, time::Instant};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::Instant,
+};
 
 use super::{Answer, ScriptedStore};
 use crate::store::{
@@ -261,7 +264,12 @@ impl BreakerBoard for ScriptedStore {
             let changes = board_of(&self.behind()).changes(system, deadline).await?;
             let own = self.clone();
             let signals = stream::unfold(signals, |mut signals| async move {
-                signals.recv().await.ok().map(|signal| (signal, signals))
+                match signals.recv().await {
+                    Ok(signal) => Some((signal, signals)),
+                    // Whoever was late looks once for all that it has missed.
+                    Err(RecvError::Lagged(_)) => Some((Signal::Push, signals)),
+                    Err(RecvError::Closed) => None,
+                }
             });
             let changes = changes.filter(move |()| future::ready(!own.script().board.loses_pushes));
             // A board that was forgotten ends its streams: so do those before it.
