@@ -18,10 +18,15 @@ use crate::{
     testing::{Answer, ScriptedStore},
 };
 
+mod events;
 mod follow;
+mod joining;
 mod log;
 mod outage;
+mod probes;
+mod quorum;
 mod seed;
+mod states;
 
 const OPEN_FOR: Duration = Duration::from_secs(5);
 
@@ -79,9 +84,13 @@ impl Fleet {
 }
 
 fn instance(store: &ScriptedStore, sharing: &Sharing) -> Resilience {
+    instance_with(store, sharing, config())
+}
+
+fn instance_with(store: &ScriptedStore, sharing: &Sharing, config: BreakerConfig) -> Resilience {
     Resilience::builder()
         .store(store.clone())
-        .dependencies(Dependencies::with_config(config()).expect("valid"))
+        .dependencies(Dependencies::with_config(config).expect("valid"))
         .share_breakers(sharing.clone())
         .build()
         .expect("valid")
