@@ -174,6 +174,10 @@ impl Turns {
             let replica = self.replica(&breaker);
             replica.nudge();
             hear(core, &breaker, replica, entry);
+            let news = breaker.news();
+            if let Some(order) = replica.patience(&news, breaker.is_wanted(), breaker.now()) {
+                breaker.obey(news.generation, order);
+            }
         }
         true
     }
@@ -286,6 +290,8 @@ async fn put(
                 return false;
             }
             replica.unleased(breaker.now());
+            // Until another call is refused here: else it would ask again before the other one does.
+            breaker.forget_wanted();
             return ask(core, |deadline| board.yield_lease(at, deadline)).await.is_some();
         }
     };
