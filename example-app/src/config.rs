@@ -8,12 +8,18 @@ use std::{
 
 use poem::Request;
 use resilience::{
-    BreakerChoice, BuildError, Resilience,
+    BreakerChoice, BuildError, Dependencies, Resilience,
     breaker::BreakerConfig,
     client::Network,
     concurrency::Priority,
+    sharing::{
+        SharedBreakers, Sharing,
+        admin::{BearerToken, BreakerAdmin},
+    },
     store::{ApiKeys, MemoryStore, RedisStore},
 };
+
+use crate::payments;
 
 /// What the environment says.
 pub(crate) struct Config {
@@ -24,6 +30,10 @@ pub(crate) struct Config {
     api_keys: ApiKeys,
     breakers: BreakerChoice,
     trusted_proxies: Vec<Network>,
+    /// The system whose breakers this one shares.
+    system: Option<String>,
+    /// What operators send; never printed.
+    admin_token: Option<String>,
     limits_file: Option<String>,
     /// Where the payments service is; `None` asks for a stub of it.
     pub(crate) payments_url: Option<String>,
@@ -55,6 +65,24 @@ impl Config {
                 None | Some("shared") => BreakerChoice::Shared,
                 Some("per_operation") => BreakerChoice::PerOperation,
                 Some(other) => return Err(Misuse::value("BREAKERS", other, "`shared` or `per_operation`")),
+            },
+            system: match var("SHARE_BREAKERS")? {
+                Some(_) if var("REDIS_URL")?.is_none() => {
+                    return Err(Misuse::of(
+                        "SHARE_BREAKERS",
+                        "needs a REDIS_URL: instances share them through Redis",
+                    ));
+                }
+                system => system,
+            },
+            admin_token: match var("ADMIN_TOKEN")? {
+                Some(_) if var("SHARE_BREAKERS")?.is_none() => {
+                    return Err(Misuse::of(
+                        "ADMIN_TOKEN",
+                        "needs SHARE_BREAKERS: there is nothing else to order",
+                    ));
+                }
+                token => token,
             },
             limits_file: var("LIMITS_FILE")?,
             payments_url: match var("PAYMENTS_URL")? {
@@ -92,6 +120,11 @@ impl Config {
         if let Some(path) = &self.limits_file {
             builder = builder.limits_file(path);
         }
+        if let Some(system) = &self.system {
+            builder = builder
+                .dependencies(shared_dependencies()?)
+                .share_breakers(Sharing::system(system.as_str()).with_any());
+        }
         let built = match &self.redis_url {
             Some(url) => builder.redis(url).api_keys(self.api_keys).build(),
             None => builder
@@ -102,8 +135,32 @@ impl Config {
             BuildError::Redis(error) => Misuse::of("REDIS_URL", error),
             BuildError::LimitsFile(error) => Misuse::of("LIMITS_FILE", error),
             BuildError::Network { error, .. } => Misuse::of("TRUSTED_PROXIES", error),
+            error @ BuildError::Invalid {
+                option: "share_breakers",
+                ..
+            } => Misuse::of("SHARE_BREAKERS", error),
             error => Misuse::of("the environment", error),
         })
+    }
+
+    /// The breakers that instances share, for an operator to look at and to hold. Needs a tokio runtime around it.
+    pub(crate) fn shared_breakers(&self) -> Result<SharedBreakers, Misuse> {
+        let Some(system) = &self.system else {
+            return Err(Misuse::of(
+                "SHARE_BREAKERS",
+                "not set: it names the system whose breakers these are",
+            ));
+        };
+        SharedBreakers::over(self.redis()?, system.as_str()).map_err(|error| Misuse::of("SHARE_BREAKERS", error))
+    }
+
+    /// The routes at `/admin/breakers`, if a token says who may use them.
+    pub(crate) fn breaker_admin(&self, resilience: &Resilience) -> Result<Option<BreakerAdmin>, Misuse> {
+        let (Some(token), Some(breakers)) = (&self.admin_token, resilience.shared_breakers()) else {
+            return Ok(None);
+        };
+        let token = BearerToken::new("admin", token).map_err(|error| Misuse::of("ADMIN_TOKEN", error))?;
+        Ok(Some(BreakerAdmin::new(breakers, token)))
     }
 
     /// The store in Redis, for an operator to change. Needs a tokio runtime around it.
@@ -117,6 +174,17 @@ impl Config {
         let store = RedisStore::builder(url).api_keys(self.api_keys).build();
         store.map_err(|error| Misuse::of("REDIS_URL", error))
     }
+}
+
+/// What the service calls, with settings for the demonstration by hand: a probe that was killed is missed for two seconds.
+fn shared_dependencies() -> Result<Dependencies, Misuse> {
+    let dependencies = Dependencies::new();
+    let config = BreakerConfig::default()
+        .with_open_for(Duration::from_secs(5))
+        .with_probe_lease(Duration::from_secs(2));
+    let configured = dependencies.configure(payments::NAME, config);
+    configured.map_err(|error| Misuse::of("SHARE_BREAKERS", error))?;
+    Ok(dependencies)
 }
 
 /// What the header `x-priority` asks for. In a demonstration anybody may; a service goes by who is calling.

@@ -1,6 +1,7 @@
 //! A small service on top of `resilience`. Run it with no settings at all, or point `REDIS_URL` at a Redis and break it.
 
 mod admin;
+mod breakers;
 mod config;
 mod limits;
 mod payments;
@@ -24,7 +25,8 @@ use crate::config::{Config, Misuse};
 /// Settings come from the environment: PORT (3000), HOST (127.0.0.1), REDIS_URL (none: an embedded store),
 /// BREAKERS (shared, or per_operation), API_KEYS (sha256, or plain), TRUSTED_PROXIES (none; networks and addresses,
 /// separated by commas, whose X-Forwarded-For is believed), LIMITS_FILE (none; TOML with quotas by name),
-/// PAYMENTS_URL (none: a stub on a second port), RUST_LOG (info).
+/// PAYMENTS_URL (none: a stub on a second port), SHARE_BREAKERS (none; the system whose breakers are shared through
+/// Redis), ADMIN_TOKEN (none; who sends it may hold them at /admin/breakers), RUST_LOG (info).
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -50,6 +52,11 @@ enum Command {
     Limits {
         #[command(subcommand)]
         change: limits::LimitChange,
+    },
+    /// Look at the breakers that all instances share, and hold them, in the Redis at REDIS_URL
+    Breakers {
+        #[command(subcommand)]
+        order: breakers::BreakerOrder,
     },
     /// Forget the attempts against an account, in the Redis at REDIS_URL: it may log in again at once
     Unlock {
@@ -83,6 +90,7 @@ async fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Key { change } => admin::change_key(&config, change).await,
         Command::Flag { change } => admin::change_flag(&config, change).await,
         Command::Limits { change } => limits::change(&config, change).await,
+        Command::Breakers { order } => breakers::order(&config, order).await,
         Command::Unlock { account } => admin::unlock(&config, &account).await,
         Command::Policies => admin::print_policies(&config.resilience()?),
     }

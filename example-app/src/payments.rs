@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -24,6 +24,9 @@ use resilience::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// The dependency's name, as the attribute below has it.
+pub(crate) const NAME: &str = "payments";
 
 /// The service at some address.
 #[derive(Clone, Debug)]
@@ -100,9 +103,36 @@ impl From<NoQuote> for Error {
     }
 }
 
-/// What `POST /demo/payments` turns.
+/// What `POST /demo/payments` turns and `GET /demo/payments` shows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Knobs(Arc<(AtomicU64, AtomicBool)>);
+pub(crate) struct Knobs(Arc<Stub>);
+
+#[derive(Debug, Default)]
+struct Stub {
+    latency_ms: AtomicU64,
+    fail: AtomicBool,
+    calls: AtomicU64,
+    in_flight: AtomicU64,
+    most_at_once: AtomicU64,
+}
+
+/// A call that the stub is about to answer, or whose caller has gone.
+struct InFlight<'a>(&'a Stub);
+
+impl<'a> InFlight<'a> {
+    fn count(stub: &'a Stub) -> Self {
+        stub.calls.fetch_add(1, Relaxed);
+        let at_once = stub.in_flight.fetch_add(1, Relaxed) + 1;
+        stub.most_at_once.fetch_max(at_once, Relaxed);
+        Self(stub)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
 
 #[derive(Deserialize)]
 struct Turn {
@@ -121,30 +151,50 @@ pub(crate) async fn stub(knobs: Knobs) -> Result<SocketAddr, String> {
         .map_err(problem)?;
     let addresses = acceptor.local_addr();
     let address = addresses.first().and_then(|address| address.as_socket_addr().copied());
-    let app = Route::new().at("/quote", get(stub_quote.data(knobs)));
+    let app = Route::new().at("/quote", answers(knobs));
     tokio::spawn(Server::new_with_acceptor(acceptor).run(app));
     address.ok_or_else(|| "the stub's socket has no address".to_owned())
+}
+
+/// The stub's one route: also for other instances, whose `PAYMENTS_URL` is this one's `/demo`.
+pub(crate) fn answers(knobs: Knobs) -> impl Endpoint {
+    get(stub_quote.data(knobs))
 }
 
 /// What the stub answers, as its knobs stand.
 #[handler]
 async fn stub_quote(Data(knobs): Data<&Knobs>) -> poem::Result<Json<Value>> {
-    let (latency_ms, fail) = &*knobs.0;
-    tokio::time::sleep(Duration::from_millis(latency_ms.load(Ordering::Relaxed))).await;
-    if fail.load(Ordering::Relaxed) {
+    let stub = &*knobs.0;
+    let _in_flight = InFlight::count(stub);
+    tokio::time::sleep(Duration::from_millis(stub.latency_ms.load(Relaxed))).await;
+    if stub.fail.load(Relaxed) {
         return Err(StatusCode::INTERNAL_SERVER_ERROR.into());
     }
     Ok(Json(json!({ "amount": 4200, "currency": "EUR" })))
 }
 
-/// `POST /demo/payments`: turns the stub's knobs.
+/// `POST /demo/payments` turns the stub's knobs, `GET` shows them and what calls there were.
 pub(crate) fn demo(knobs: Knobs) -> impl Endpoint {
-    poem::post(turn.data(knobs))
+    get(show.data(knobs.clone())).post(turn.data(knobs))
+}
+
+#[handler]
+async fn show(Data(knobs): Data<&Knobs>) -> Json<Value> {
+    let stub = &*knobs.0;
+    Json(json!({
+        "calls": stub.calls.load(Relaxed),
+        "most_at_once": stub.most_at_once.load(Relaxed),
+        "latency_ms": stub.latency_ms.load(Relaxed),
+        "fail": stub.fail.load(Relaxed),
+    }))
 }
 
 #[handler]
 async fn turn(Data(knobs): Data<&Knobs>, Json(Turn { latency_ms, fail }): Json<Turn>) -> Json<Value> {
-    knobs.0.0.store(latency_ms, Ordering::Relaxed);
-    knobs.0.1.store(fail, Ordering::Relaxed);
+    let stub = &*knobs.0;
+    stub.latency_ms.store(latency_ms, Relaxed);
+    stub.fail.store(fail, Relaxed);
+    // Calls under way stay in it.
+    stub.most_at_once.store(stub.in_flight.load(Relaxed), Relaxed);
     Json(json!({ "latency_ms": latency_ms, "fail": fail }))
 }

@@ -9,7 +9,7 @@ use poem::{
     post,
     web::{Data, Json, Query},
 };
-use resilience::{Error, Identity, Resilience, resilient};
+use resilience::{Error, Identity, Resilience, resilient, sharing::admin::BreakerAdmin};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,16 +20,22 @@ use crate::{
 
 /// All routes, guarded.
 ///
-/// `knobs` are those of the payments stub, if this process serves it.
+/// `knobs` are those of the payments stub, if this process serves it; `admin` is what operators of shared breakers ask.
 pub(crate) fn app(
     resilience: Resilience,
     metrics: PrometheusHandle,
     payments: Payments,
     knobs: Option<Knobs>,
+    admin: Option<BreakerAdmin>,
 ) -> impl Endpoint<Output = Response> + 'static {
     let mut routes = Route::new();
     if let Some(knobs) = knobs {
-        routes = routes.at("/demo/payments", payments::demo(knobs));
+        routes = routes
+            .at("/demo/quote", payments::answers(knobs.clone()))
+            .at("/demo/payments", payments::demo(knobs));
+    }
+    if let Some(admin) = admin {
+        routes = routes.nest("/admin/breakers", admin);
     }
     routes
         .at("/healthz", get(healthz))
@@ -155,13 +161,22 @@ async fn readyz(resilience: Resilience) -> Json<Value> {
             (handler, slots)
         })
         .collect();
-    Json(json!({
+    let mut ready = json!({
         "ok": true,
         "degraded": health.is_degraded(),
         "store": { "reachable": health.store_reachable },
         "breakers": breakers,
         "policies": policies,
-    }))
+    });
+    if resilience.shared_breakers().is_some() {
+        // As calls find them in this process.
+        let shared = resilience.dependencies().all().into_iter();
+        let shared: serde_json::Map<_, _> = shared
+            .map(|breaker| (breaker.name().to_owned(), json!(breaker.state().as_str())))
+            .collect();
+        ready["shared_breakers"] = shared.into();
+    }
+    Json(ready)
 }
 
 /// Counts and latencies for Prometheus.

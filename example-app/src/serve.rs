@@ -23,6 +23,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 pub(crate) async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     let resilience = config.resilience()?;
     resilience.verify()?;
+    let admin = config.breaker_admin(&resilience)?;
     let metrics = PrometheusBuilder::new().install_recorder()?;
     // Signals are caught before anybody is told that the service is up.
     let stop = stop_signal()?;
@@ -56,6 +57,9 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     } else {
         println!("keys and flags come from Redis: see `example-app key` and `example-app flag`");
     }
+    if admin.is_some() {
+        println!("operators: curl -H 'authorization: Bearer <ADMIN_TOKEN>' http://{address}/admin/breakers");
+    }
     if knobs.is_some() {
         println!("no PAYMENTS_URL: a stub of the payments service answers. Try, and turn its knobs:");
         println!("  curl -i http://{address}/api/quote");
@@ -65,7 +69,7 @@ pub(crate) async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
 
     Server::new_with_acceptor(acceptor)
         .run_with_graceful_shutdown(
-            routes::app(resilience, metrics, payments, knobs),
+            routes::app(resilience, metrics, payments, knobs, admin),
             stop,
             Some(SHUTDOWN_GRACE),
         )

@@ -102,6 +102,6 @@ pub use crate::{
 pub mod testing {
     pub use crate::{
         clock::Clock,
-        store::testing::{Answer, Calls, ScriptedStore},
+        store::testing::{Answer, BoardCalls, Calls, ScriptedStore},
     };
 }

@@ -1,5 +1,6 @@
 //! The service as its users and operators meet it: a process with settings, a port, signals and an exit code.
 
+mod breakers;
 mod embedded;
 mod instances;
 mod limits;
@@ -11,6 +12,7 @@ mod proxies;
 mod quote;
 mod report;
 mod settings;
+mod shared;
 mod shutdown;
 #[cfg(feature = "tls")]
 mod tls;

@@ -3,14 +3,7 @@
 use resilience_tests::RedisServer;
 use serde_json::json;
 
-use crate::process::{Answer, KEY, Service, eventually, run};
-
-/// Runs a command that must succeed, and returns what it printed.
-fn succeed(arguments: &[&str], settings: &[(&str, &str)]) -> String {
-    let output = run(arguments, settings);
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use crate::process::{Answer, KEY, Service, eventually, run, succeed};
 
 /// Asks until the store has answered in time: a busy machine may be late, which is not what these tests ask about.
 fn checkout(service: &Service) -> Answer {

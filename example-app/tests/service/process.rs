@@ -90,6 +90,24 @@ impl Service {
         Answer::of(request.content_type("application/json").send(body).expect("it answers"))
     }
 
+    /// Asks as an operator would: with this `Authorization`, and an order if there is one to give.
+    pub(crate) fn operate(&self, method: &str, path: &str, authorization: &str, order: Option<&str>) -> Answer {
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address))
+            .header("authorization", authorization);
+        let answer = match order {
+            Some(order) => {
+                let request = request
+                    .header("content-type", "application/json")
+                    .body(order.to_owned());
+                self.agent.run(request.expect("a request"))
+            }
+            None => self.agent.run(request.body(()).expect("a request")),
+        };
+        Answer::of(answer.expect("it answers"))
+    }
+
     fn send(&self, path: &str, header: Option<(&str, &str)>) -> Answer {
         let mut request = self.agent.get(format!("http://{}{path}", self.address));
         if let Some((name, value)) = header {
@@ -180,6 +198,13 @@ pub(crate) fn run(arguments: &[&str], settings: &[(&str, &str)]) -> Output {
         .read_to_end(&mut stderr)
         .expect("a pipe can be read");
     Output { status, stdout, stderr }
+}
+
+/// Runs a command that must succeed, and returns what it printed.
+pub(crate) fn succeed(arguments: &[&str], settings: &[(&str, &str)]) -> String {
+    let output = run(arguments, settings);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
 }
 
 /// Waits until `condition` holds, looking every few milliseconds.

@@ -21,6 +21,9 @@ fn what_makes_no_sense_is_named_and_ends_with_2() {
         ("TRUSTED_PROXIES", "0.0.0.0/0"),
         ("REDIS_URL", "localhost:6379"),
         ("PAYMENTS_URL", "localhost:4000"),
+        // They need another setting besides.
+        ("SHARE_BREAKERS", "payments-team"),
+        ("ADMIN_TOKEN", "3f1c9a04e7b25d68"),
     ] {
         let output = run(&[], &[("PORT", "0"), (name, value)]);
         let error = String::from_utf8(output.stderr).unwrap();

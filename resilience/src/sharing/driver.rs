@@ -80,6 +80,7 @@ async fn listen(core: &Core) {
         let listening = timeout_at(deadline, core.board().changes(core.system(), deadline)).await;
         let pause = match listening {
             Ok(Ok(mut changes)) => {
+                let start = Instant::now();
                 // Whoever greets us is back, and what was said before is lost.
                 core.pushed();
                 while changes.next().await.is_some() {
@@ -89,8 +90,11 @@ async fn listen(core: &Core) {
                     system = core.system(),
                     "changes of shared breakers are no longer pushed"
                 );
-                wait = first;
-                first
+                // A store that greets and hangs up all the time is not well: it would never be left in peace.
+                if start.elapsed() >= longest {
+                    wait = first;
+                }
+                wait
             }
             Ok(Err(error)) => {
                 tracing::debug!(system = core.system(), %error, "changes of shared breakers are not pushed");
@@ -152,6 +156,8 @@ impl Turns {
             names: &names,
         });
         let Some(board) = ask(core, |deadline| core.board().look(core.system(), presence, deadline)).await else {
+            // Again as soon as it may be asked: what is missed is missed until then.
+            self.look_at = core.contact().not_before();
             return false;
         };
         core.learn(board.clone());
@@ -168,6 +174,10 @@ impl Turns {
             let replica = self.replica(&breaker);
             replica.nudge();
             hear(core, &breaker, replica, entry);
+            let news = breaker.news();
+            if let Some(order) = replica.patience(&news, breaker.is_wanted(), breaker.now()) {
+                breaker.obey(news.generation, order);
+            }
         }
         true
     }
@@ -280,6 +290,8 @@ async fn put(
                 return false;
             }
             replica.unleased(breaker.now());
+            // Until another call is refused here: else it would ask again before the other one does.
+            breaker.forget_wanted();
             return ask(core, |deadline| board.yield_lease(at, deadline)).await.is_some();
         }
     };

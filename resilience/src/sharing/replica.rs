@@ -151,6 +151,16 @@ impl Replica {
         }
     }
 
+    /// The order, while the board answers and nobody here has a reason to ask it for leave: an opening of all waits for
+    /// whoever does. Its patience would end in a quiet time, and all first callers after that would probe.
+    ///
+    /// With a caller it is the answer about the lease that counts: without one, patience ends.
+    pub(super) fn patience(&self, news: &News, wanted: bool, now: u64) -> Option<Order> {
+        let is_shared = self.belief.opening.is_some() && news.held.is_none() && !news.is_alone;
+        let is_due = news.state == State::Open && news.due_at <= now;
+        (is_shared && is_due && !wanted && self.lease.is_none()).then_some(Order::Wait)
+    }
+
     /// When [`ask`](Self::ask) may have something to say though nothing has happened.
     pub(super) fn wakes_at(&self, news: &News, wanted: bool) -> Option<u64> {
         let probe = match (&self.belief.opening, self.lease, news.state) {

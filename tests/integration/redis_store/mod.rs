@@ -1,5 +1,6 @@
 //! What only a store outside of the process goes through: outages, hostile contents, and the way back.
 
+mod board;
 mod contents;
 mod flood;
 mod limiter;

@@ -1,6 +1,7 @@
-//! Several runtimes over one embedded store, in paused time.
+//! Several runtimes over one board, each by a store of its own that a test drives, in paused time.
 
 use std::{
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -8,32 +9,43 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Order, SharedBreaker, Sharing};
 use crate::{
     Dependencies, Resilience,
     breaker::{BreakerConfig, CallError, State},
-    store::MemoryStore,
+    testing::{Answer, ScriptedStore},
 };
 
+mod events;
 mod follow;
+mod joining;
+mod log;
+mod outage;
+mod probes;
+mod quorum;
+mod seed;
+mod states;
 
 const OPEN_FOR: Duration = Duration::from_secs(5);
 
-/// Instances of a service, which share one store.
+/// Instances of a service, and the store as each of them sees it.
 struct Fleet {
-    store: MemoryStore,
     sharing: Sharing,
     instances: Vec<Resilience>,
+    stores: Vec<ScriptedStore>,
+    /// Nobody's: what an operator, or whoever looks from outside, sees.
+    store: ScriptedStore,
 }
 
 impl Fleet {
     async fn of(size: usize, sharing: Sharing) -> Self {
         let mut fleet = Self {
-            store: MemoryStore::new(),
             sharing,
             instances: Vec::new(),
+            stores: Vec::new(),
+            store: ScriptedStore::new(),
         };
         for _ in 0..size {
             fleet.grow();
@@ -44,19 +56,20 @@ impl Fleet {
     }
 
     fn grow(&mut self) -> SharedBreaker {
-        let config = BreakerConfig::default()
-            .with_failures_in_a_row(2)
-            .with_open_for(OPEN_FOR)
-            .with_probe_lease(Duration::from_secs(2));
-        let instance = Resilience::builder()
-            .store(self.store.clone())
-            .dependencies(Dependencies::with_config(config).expect("valid"))
-            .share_breakers(self.sharing.clone())
-            .build()
-            .expect("valid");
+        self.grow_over(self.store.beside())
+    }
+
+    fn grow_over(&mut self, store: ScriptedStore) -> SharedBreaker {
+        let instance = instance(&store, &self.sharing);
         let breaker = instance.breaker("payments");
         self.instances.push(instance);
+        self.stores.push(store);
         breaker
+    }
+
+    /// The same for the stores of all.
+    fn all(&self, fault: impl Fn(&ScriptedStore)) {
+        self.stores.iter().for_each(fault);
     }
 
     fn payments(&self, nth: usize) -> SharedBreaker {
@@ -68,6 +81,49 @@ impl Fleet {
             .map(|nth| self.payments(nth).circuit().state())
             .collect()
     }
+}
+
+fn instance(store: &ScriptedStore, sharing: &Sharing) -> Resilience {
+    instance_with(store, sharing, config())
+}
+
+fn instance_with(store: &ScriptedStore, sharing: &Sharing, config: BreakerConfig) -> Resilience {
+    Resilience::builder()
+        .store(store.clone())
+        .dependencies(Dependencies::with_config(config).expect("valid"))
+        .share_breakers(sharing.clone())
+        .build()
+        .expect("valid")
+}
+
+fn config() -> BreakerConfig {
+    BreakerConfig::default()
+        .with_failures_in_a_row(2)
+        .with_open_for(OPEN_FOR)
+        .with_probe_lease(Duration::from_secs(2))
+}
+
+/// Takes no time at all, whatever the store does.
+async fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let start = Instant::now();
+    let output = future.await;
+    assert_eq!(start.elapsed(), Duration::ZERO, "it has waited");
+    output
+}
+
+/// A call of a healthy dependency: `Ok`, or refused.
+async fn call(breaker: &SharedBreaker) -> Result<(), CallError<&'static str>> {
+    at_once(breaker.protect(async { Ok(()) })).await
+}
+
+/// Neither questions nor listening come through.
+fn cut(store: &ScriptedStore, answer: Answer<()>) {
+    store.on_board(answer.clone()).on_changes(answer);
+    store.hang_up();
+}
+
+fn mend(store: &ScriptedStore) {
+    store.on_board(Answer::ok(())).on_changes(Answer::ok(()));
 }
 
 async fn fail(breaker: &SharedBreaker, times: usize) {

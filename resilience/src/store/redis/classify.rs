@@ -71,7 +71,15 @@ fn is_unavailable(error: &RedisError) -> bool {
 }
 
 fn is_denied(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::AuthenticationFailed || code(error).is_some_and(|code| DENIED.contains(&code))
+    // What a script may not do comes without the code, and since Redis 7.2 in other words.
+    let in_script = || {
+        error.detail().is_some_and(|detail| {
+            detail.starts_with("The user executing the script can't") || detail.starts_with("ACL failure in script")
+        })
+    };
+    error.kind() == ErrorKind::AuthenticationFailed
+        || code(error).is_some_and(|code| DENIED.contains(&code))
+        || in_script()
 }
 
 /// The error's code: its own, or that of the command which failed inside a script. Before Redis 7 the latter stood in the
@@ -157,6 +165,14 @@ mod tests {
             ),
             (
                 "ERR Error running script: @user_script: 1: -NOPERM this user has no permissions",
+                StoreErrorKind::Answered,
+            ),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 5ca1ab1e, on @user_script:7.",
+                StoreErrorKind::Answered,
+            ),
+            (
+                "ERR ACL failure in script: User blind has no permissions to run the 'hmget' command",
                 StoreErrorKind::Answered,
             ),
         ] {

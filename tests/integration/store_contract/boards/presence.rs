@@ -130,3 +130,39 @@ pub(crate) async fn changes_are_heard(subject: Subject) {
     subject.hold(None).await;
     heard("its release").await;
 }
+
+/// On a clock that can be moved by weeks.
+#[tokio::test]
+async fn time_takes_what_nobody_has_looked_after() {
+    let subject = Subject::memory().await;
+    let second = Duration::from_secs(1);
+    subject.arrive(&["a", "b"]).await;
+    subject.open_due("o").await;
+    assert!(subject.lease("a", "o", HOUR).await);
+    assert!(!subject.lease("b", "o", HOUR).await);
+    subject.pass(2 * second).await;
+    assert!(subject.entry().await.wanted);
+    subject.pass(second).await;
+    assert!(!subject.entry().await.wanted);
+    subject.arrive(&["b"]).await;
+    subject.pass(57 * second).await;
+    assert_eq!(subject.look().await.instances, 1);
+    assert!(subject.yield_lease("a").await);
+
+    // Ten minutes after it was due; the trip was a little more than a minute ago.
+    subject.pass(8 * 60 * second).await;
+    assert_eq!(opening(&subject.entry().await).id, "o");
+    subject.pass(60 * second).await;
+    assert_eq!(subject.entry().await.circuit, Circuit::Unknown);
+
+    subject.trip("a", trip("p")).await;
+    subject.close("a", "p").await;
+    subject.pass(24 * HOUR - second).await;
+    assert_eq!(closing(&subject.entry().await).id, "p");
+    subject.pass(second).await;
+    assert_eq!(subject.entry().await.circuit, Circuit::Unknown);
+    assert_eq!(subject.names().await, [NAME]);
+    subject.pass(6 * 24 * HOUR).await;
+    assert!(subject.names().await.is_empty());
+    assert_eq!(subject.look().await.instances, 0);
+}

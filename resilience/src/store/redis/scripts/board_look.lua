@@ -33,7 +33,7 @@ local function heal(slot, votes_end)
   if votes_end and call('PTTL', keys.votes) == -1 then
     call('PEXPIREAT', keys.votes, votes_end)
   end
-  if call('PTTL', keys.wanted) == -1 then
+  if slot.is_wanted and call('PTTL', keys.wanted) == -1 then
     call('PEXPIRE', keys.wanted, WANTED_FOR)
   end
 end
@@ -53,7 +53,7 @@ for i = 1, #names, 2 do
     or slot.hold
     or slot.owner
     or votes_end and now < votes_end
-    or call('EXISTS', slot.keys.wanted) == 1
+    or slot.is_wanted
   if listed then
     reply[#reply + 1] = entry(name, slot)
     if is_here then

@@ -1,5 +1,7 @@
 //! A store that a test drives.
 
+mod board;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,16 +11,18 @@ use std::{
 use futures_util::{FutureExt, future};
 use tokio::time::Instant;
 
+pub use self::board::BoardCalls;
+use self::board::BoardScript;
 use super::{
-    Attempt, Begun, Lockout, LockoutStatus, Probe, Settle, Settlement, Store, StoreError, StoreErrorKind, StoreFuture,
-    Take, Taken,
+    Attempt, Begun, BreakerBoard, Lockout, LockoutStatus, Probe, Settle, Settlement, Store, StoreError, StoreErrorKind,
+    StoreFuture, Take, Taken,
     account::{Account, Rule, Stored},
 };
 
 /// A store whose answers, errors and delays a test sets, also while it runs.
 ///
-/// Unless told otherwise it knows no API key and no flag, every quota has room, no tally is locked, and probes succeed. Delays pass on
-/// tokio's clock, so that `tokio::time::pause` drives them. A clone is another handle to the same store.
+/// Unless told otherwise it knows no API key and no flag, every quota has room, no tally is locked, probes succeed, and
+/// breakers are shared over a board in its memory. Delays pass on tokio's clock, so that `tokio::time::pause` drives them. A clone is another handle to the same store.
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,6 +72,7 @@ pub struct Calls {
 enum Outcome<T> {
     Ok(T),
     Err(StoreErrorKind),
+    Denied,
     Never,
 }
 
@@ -85,6 +90,7 @@ struct Script {
     set_limits: HashMap<String, String>,
     probe: Answer<()>,
     calls: Calls,
+    board: BoardScript,
 }
 
 /// What the quotas of one call say.
@@ -134,6 +140,15 @@ impl<T> Answer<T> {
         Self::error(StoreErrorKind::Unavailable)
     }
 
+    /// Refused credentials, at once.
+    #[must_use]
+    pub const fn denied() -> Self {
+        Self {
+            outcome: Outcome::Denied,
+            delay: Duration::ZERO,
+        }
+    }
+
     /// No answer: the caller's deadline decides.
     #[must_use]
     pub const fn never() -> Self {
@@ -154,6 +169,7 @@ impl<T> Answer<T> {
         let outcome = match self.outcome {
             Outcome::Ok(value) => Outcome::Ok(convert(value)),
             Outcome::Err(kind) => Outcome::Err(kind),
+            Outcome::Denied => Outcome::Denied,
             Outcome::Never => Outcome::Never,
         };
         Answer {
@@ -169,8 +185,15 @@ impl<T> Answer<T> {
         match self.outcome {
             Outcome::Ok(value) => Ok(value),
             Outcome::Err(kind) => Err(StoreError::new(kind, "the test's script says so")),
+            Outcome::Denied => {
+                Err(StoreError::new(StoreErrorKind::Unavailable, "the test's script refuses the credentials").denied())
+            }
             Outcome::Never => future::pending().await,
         }
+    }
+
+    const fn is_ok(&self) -> bool {
+        matches!(self.outcome, Outcome::Ok(_))
     }
 }
 
@@ -255,6 +278,7 @@ impl ScriptedStore {
             script.settle = Answer::unavailable();
             script.limits = Some(Answer::unavailable());
             script.probe = Answer::unavailable();
+            script.board.all(&Answer::unavailable());
         })
     }
 
@@ -348,7 +372,7 @@ impl Store for ScriptedStore {
         self.answer(move |script| {
             if let Some(
                 answer @ Answer {
-                    outcome: Outcome::Err(_) | Outcome::Never,
+                    outcome: Outcome::Err(_) | Outcome::Denied | Outcome::Never,
                     ..
                 },
             ) = &script.limits
@@ -361,6 +385,10 @@ impl Store for ScriptedStore {
             };
             Answer::ok(())
         })
+    }
+
+    fn board(&self) -> Option<&dyn BreakerBoard> {
+        Some(self)
     }
 
     fn probe(&self, _: Probe, _: Instant) -> StoreFuture<'_, ()> {
