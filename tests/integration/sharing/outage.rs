@@ -73,13 +73,13 @@ impl Stage {
     async fn heals(&self, redis: &RedisServer) {
         let free = [&self.closed, &self.alone, &self.open];
         eventually("all close", async || {
-            free.into_iter().flatten().for_each(|breaker| drop(call(breaker, true)));
+            free.into_iter().flatten().for_each(|breaker| _ = call(breaker, true));
             free.into_iter().all(|breakers| all_are(breakers, State::Closed))
         })
         .await;
         eventually("all closed for good", async || {
             // Somebody's probe may have closed its own a moment before that of all was heard of.
-            free.into_iter().flatten().for_each(|breaker| drop(call(breaker, true)));
+            free.into_iter().flatten().for_each(|breaker| _ = call(breaker, true));
             let listed = self.fleet[0].shared_breakers().expect("it shares").list().await;
             let is_closed = |name: &str| {
                 let listed = listed.as_ref().ok()?;

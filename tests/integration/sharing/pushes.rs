@@ -47,7 +47,7 @@ async fn whoever_comes_later_adopts_what_there_is() {
         .await
         .expect("it is taken");
     let before = redis.cli(&["HGETALL", &format!("{KEYS}hold:payments")]);
-    let late = instance(redis.url()).breaker("payments");
-    assert!(late.is_open().await, "the first look is waited for");
+    let late = instance(redis.url());
+    assert!(late.breaker("payments").is_open().await, "the first look is waited for");
     assert_eq!(redis.cli(&["HGETALL", &format!("{KEYS}hold:payments")]), before);
 }
