@@ -12,5 +12,6 @@ mod lockout_api;
 mod outage;
 mod outbound;
 mod redis_store;
+mod sharing;
 mod slots;
 mod store_contract;

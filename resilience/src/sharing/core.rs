@@ -47,7 +47,8 @@ pub(crate) struct Core {
     pub(super) look_now: AtomicBool,
     contact: Mutex<Contact>,
     known: RwLock<Option<Arc<Known>>>,
-    looked: watch::Sender<()>,
+    /// Whether the first look was obeyed.
+    looked: watch::Sender<bool>,
     breakers: Mutex<Breakers>,
     events: broadcast::Sender<(Option<Arc<str>>, SharedEvent)>,
 }
@@ -85,7 +86,7 @@ impl Core {
             look_now: AtomicBool::new(false),
             contact: Mutex::default(),
             known: RwLock::default(),
-            looked: watch::Sender::new(()),
+            looked: watch::Sender::new(false),
             breakers: Mutex::default(),
             events: broadcast::Sender::new(EVENTS_KEPT),
         }
@@ -172,8 +173,11 @@ impl Core {
             at: Instant::now(),
             is_first,
         }));
-        drop(known);
-        self.looked.send_replace(());
+    }
+
+    /// The breakers here stand as what was [learnt](Self::learn) has it.
+    pub(super) fn obeyed(&self) {
+        self.looked.send_replace(true);
     }
 
     /// What one answer says of one breaker, until the next look.
@@ -190,7 +194,9 @@ impl Core {
     /// the first look, within its budget; the look goes on after that.
     pub(super) async fn check(&self) -> Option<Arc<Known>> {
         let mut looked = self.looked.subscribe();
-        if let Some(known) = self.known() {
+        // Known is not obeyed yet: in between, a breaker would still say what it said before.
+        let is_obeyed = *looked.borrow();
+        if is_obeyed && let Some(known) = self.known() {
             if !known.is_fresh() {
                 self.look_soon();
             }
@@ -201,7 +207,7 @@ impl Core {
         }
         self.look_soon();
         // The sender is here: this ends with a look, or not at all.
-        _ = timeout(CHECK_BUDGET, looked.changed()).await;
+        _ = timeout(CHECK_BUDGET, looked.wait_for(|is_obeyed| *is_obeyed)).await;
         self.known()
     }
 

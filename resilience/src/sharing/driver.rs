@@ -179,6 +179,7 @@ impl Turns {
                 breaker.obey(news.generation, order);
             }
         }
+        core.obeyed();
         true
     }
 
