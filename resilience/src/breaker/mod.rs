@@ -54,6 +54,8 @@ use crate::clock::Clock;
 mod config;
 mod error;
 mod event;
+#[cfg(test)]
+pub(crate) mod model;
 mod orders;
 mod permit;
 mod probe;

@@ -1,7 +1,7 @@
 //! The slots of a half-open circuit.
 
 /// Probes that are out, as leases, and those that have come back well.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Probes {
     slots: u32,
     /// How many may be out at a time; what has succeeded is out no longer.
@@ -12,7 +12,7 @@ pub(super) struct Probes {
     next_id: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lease {
     id: u64,
     expires: u64,

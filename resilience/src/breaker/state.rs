@@ -329,7 +329,7 @@ impl Drop for Turn<'_> {
 }
 
 /// What the lock guards.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Inner {
     failures_in_a_row: u32,
     /// Over calls that failed.
@@ -417,5 +417,20 @@ impl Inner {
         let next = self.journal.pop_front();
         self.publishing = next.is_some();
         next
+    }
+}
+
+#[cfg(test)]
+impl Clone for Machine {
+    fn clone(&self) -> Self {
+        let inner = self.lock().clone();
+        let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Acquire));
+        Self {
+            word: copy(&self.word),
+            due: copy(&self.due),
+            gate: copy(&self.gate),
+            inner: Mutex::new(inner),
+            config: self.config.clone(),
+        }
     }
 }

@@ -36,7 +36,7 @@ impl Counts {
 }
 
 /// Recent calls, old ones dropping out by themselves.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Window {
     Calls(CallWindow),
     Time(TimeWindow),
@@ -75,7 +75,7 @@ impl Window {
 }
 
 /// The last `size` calls: a ring of one bit a call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CallWindow {
     marks: Box<[u64]>,
     size: u32,
@@ -119,7 +119,7 @@ impl CallWindow {
 }
 
 /// The calls of the current bucket of time and of the nine before it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TimeWindow {
     buckets: [Counts; BUCKETS],
     width: u64,

@@ -56,6 +56,8 @@ mod contact;
 mod core;
 mod driver;
 mod event;
+#[cfg(test)]
+mod model;
 mod operator;
 mod replica;
 mod status;

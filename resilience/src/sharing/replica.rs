@@ -208,6 +208,11 @@ impl Replica {
         Order::Wait
     }
 
+    #[cfg(test)]
+    pub(super) fn has_lease(&self, now: u64) -> bool {
+        self.lease.is_some_and(|lease| now < lease.until)
+    }
+
     /// Something has changed on the board: it is worth asking for the lease.
     pub(super) fn nudge(&mut self) {
         self.ask_lease_at = 0;
