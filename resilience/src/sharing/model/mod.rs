@@ -73,7 +73,7 @@ fn situations(instances: usize) -> Vec<World> {
 fn one_probe_at_a_time_and_nobody_is_stuck_while_the_board_answers() {
     let checked = |world: &World| {
         assert!(world.probes() <= 1, "{}", world.story());
-        if fingerprint(world) % 16 == 0 {
+        if fingerprint(world).is_multiple_of(16) {
             recovers(world);
         }
     };
@@ -86,7 +86,7 @@ fn with_faults_one_has_leave_to_probe_and_nobody_is_stuck() {
     let checked = |world: &World| {
         // A board that loses its data loses the leases in it: one probe more for each time.
         assert!(world.leased_probes() <= 1 + world.forgotten, "{}", world.story());
-        if fingerprint(world) % 16 == 0 {
+        if fingerprint(world).is_multiple_of(16) {
             recovers(world);
         }
     };
