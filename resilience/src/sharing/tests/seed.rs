@@ -247,6 +247,7 @@ async fn what_the_first_look_has_said_is_fresh_for_30_seconds_and_what_later_one
     };
     for fresh_for in [30_000, 3_000, 3_000] {
         core.learn(board());
+        core.obeyed();
         sleep(Duration::from_millis(fresh_for - 1)).await;
         at_once(core.check()).await.expect("it is known");
         assert!(!core.look_now.load(Ordering::Relaxed), "fresh for {fresh_for} ms");
