@@ -40,6 +40,7 @@ pub enum SharedEvent {
 /// The events of one breaker, from now on: a stream that never ends while the breaker or its runtime is there.
 ///
 /// A reader that falls 64 behind misses the oldest, and never holds anything up.
+/// What operators and the store do is told beside what the circuit does: whoever reads late may read the one before the other.
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Events(Pin<Box<dyn Stream<Item = SharedEvent> + Send>>);
 

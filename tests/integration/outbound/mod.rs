@@ -6,6 +6,7 @@
 mod attempts;
 mod cancellation;
 mod dependencies;
+mod shared;
 mod time;
 
 use std::{

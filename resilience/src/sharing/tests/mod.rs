@@ -18,6 +18,7 @@ use crate::{
     testing::{Answer, ScriptedStore},
 };
 
+mod chaos;
 mod events;
 mod follow;
 mod joining;

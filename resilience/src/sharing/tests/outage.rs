@@ -145,3 +145,23 @@ async fn a_trip_in_an_outage_that_is_still_worth_telling_is_told_after_it() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(fleet.states(), [State::Open; 2]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_everything_but_leases_leaves_no_circuit_open() {
+    for answer in [Answer::unavailable(), Answer::never(), Answer::denied()] {
+        let fleet = Fleet::of(2, Sharing::system("shop").with_any()).await;
+        fleet.all(|store| _ = store.on_leases(answer.clone()));
+        fail(&fleet.payments(0), 2).await;
+        soon().await;
+        assert_eq!(fleet.states(), [State::Open; 2]);
+        sleep(Duration::from_secs(30)).await;
+        for _ in 0..50 {
+            _ = call(&fleet.payments(1)).await;
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(fleet.states()[1], State::Closed);
+        // Refused credentials are tried once a minute.
+        sleep(Duration::from_secs(61)).await;
+        assert_eq!(fleet.states(), [State::Closed; 2], "the others have heard of it");
+    }
+}

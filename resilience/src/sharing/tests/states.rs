@@ -37,8 +37,13 @@ enum Fault {
     Hangs,
     Fails,
     Denies,
+    /// The board acts, and its answer comes too late.
+    AnswersTooLate,
     Forgets,
     ComesBackEmpty,
+    /// Of one side of a partition, the first instance is alone.
+    IsFarFromTheFirst,
+    IsFarFromTheOthers,
 }
 
 impl Fault {
@@ -47,6 +52,12 @@ impl Fault {
             Self::Hangs => fleet.all(|store| cut(store, Answer::never())),
             Self::Fails | Self::ComesBackEmpty => fleet.all(|store| cut(store, Answer::unavailable())),
             Self::Denies => fleet.all(|store| cut(store, Answer::denied())),
+            Self::AnswersTooLate => {
+                let late = Answer::ok(()).after(Duration::from_millis(1_500));
+                fleet.all(|store| _ = store.on_board(late.clone()));
+            }
+            Self::IsFarFromTheFirst => cut(&fleet.stores[0], Answer::never()),
+            Self::IsFarFromTheOthers => fleet.stores[1..].iter().for_each(|store| cut(store, Answer::never())),
             Self::Forgets => fleet.store.forget_board(),
         }
     }
@@ -202,4 +213,19 @@ async fn a_store_that_forgets_everything() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_comes_back_empty() {
     survives_in_all_stages(Fault::ComesBackEmpty).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_acts_and_answers_too_late() {
+    survives_in_all_stages(Fault::AnswersTooLate).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_the_first_is_cut_off_from() {
+    survives_in_all_stages(Fault::IsFarFromTheFirst).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_only_the_first_can_reach() {
+    survives_in_all_stages(Fault::IsFarFromTheOthers).await;
 }

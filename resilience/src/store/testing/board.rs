@@ -63,6 +63,7 @@ impl BoardCalls {
 pub(super) struct BoardScript {
     behind: Behind,
     answer: Answer<()>,
+    leases: Answer<()>,
     listen: Answer<()>,
     loses_pushes: bool,
     calls: BoardCalls,
@@ -89,6 +90,7 @@ impl BoardScript {
         Self {
             behind,
             answer: Answer::default(),
+            leases: Answer::default(),
             listen: Answer::default(),
             loses_pushes: false,
             calls: BoardCalls::default(),
@@ -115,6 +117,11 @@ impl ScriptedStore {
     /// Whether and when the board answers questions. A late answer is late only for the caller: the board has acted.
     pub fn on_board(&self, answer: Answer<()>) -> Self {
         self.set(|script| script.board.answer = answer)
+    }
+
+    /// Whether the board answers about leases, if it [answers](Self::on_board) at all.
+    pub fn on_leases(&self, answer: Answer<()>) -> Self {
+        self.set(|script| script.board.leases = answer)
     }
 
     /// Whether and when one may begin to listen for changes. Whoever listens already goes on.
@@ -236,7 +243,15 @@ impl BreakerBoard for ScriptedStore {
     }
 
     fn lease<'a>(&'a self, at: At<'a>, opening: &'a str, ttl: Duration, deadline: Instant) -> StoreFuture<'a, Leased> {
-        through!(self, lease, board => board.lease(at, opening, ttl, deadline))
+        async move {
+            let (store, answer) = self.enter(|calls| calls.lease += 1).await?;
+            let leases = self.script().board.leases.clone();
+            leases.give().await?;
+            let said = board_of(&store).lease(at, opening, ttl, deadline).await;
+            answer.give().await?;
+            said
+        }
+        .boxed()
     }
 
     fn yield_lease<'a>(&'a self, at: At<'a>, deadline: Instant) -> StoreFuture<'a, bool> {
