@@ -97,6 +97,40 @@ fn however_many_ask_one_probe_is_out_at_a_time() {
 }
 
 #[test]
+fn a_prober_that_is_killed_is_followed_by_one_of_the_two_that_are_left() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let [first, second] = two(&redis);
+    let stub = format!("http://{}/demo", first.address());
+    let third = Service::start(&[("REDIS_URL", &url), SYSTEM, ("PAYMENTS_URL", &stub)]);
+    turn(&first, 0, true);
+    break_it(&first);
+    for service in [&second, &third] {
+        eventually("all know", || state(service) == "open");
+    }
+    // Long enough to be killed in the midst of it, and within the call's own half second.
+    turn(&first, 450, false);
+    let calls = counted(&first, "calls");
+    let address = second.address().to_owned();
+    let caller = thread::spawn(move || {
+        // Ends when the process does.
+        while ureq::get(format!("http://{address}/healthz")).call().is_ok() {
+            _ = ureq::get(format!("http://{address}/api/quote")).call();
+        }
+    });
+    eventually("the second probes", || counted(&first, "calls") > calls);
+    // As by `kill -9`.
+    drop(second);
+    caller.join().expect("no panic");
+
+    eventually("the third recovers", || third.get("/api/quote").status == 200);
+    for service in [&first, &third] {
+        eventually("all are closed", || state(service) == "closed");
+    }
+    assert_eq!(counted(&first, "most_at_once"), 1);
+}
+
+#[test]
 fn an_order_reaches_both_and_is_kept_over_a_restart() {
     let redis = RedisServer::start();
     let url = redis.url();
