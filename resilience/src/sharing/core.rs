@@ -64,6 +64,8 @@ struct Breakers {
 /// What the last look at the board has said.
 pub(super) struct Known {
     pub(super) entries: BTreeMap<String, Entry>,
+    /// Instances that were alive.
+    pub(super) instances: u32,
     pub(super) at: Instant,
     is_first: bool,
 }
@@ -170,6 +172,7 @@ impl Core {
                 .into_iter()
                 .map(|entry| (entry.name.clone(), entry))
                 .collect(),
+            instances: board.instances,
             at: Instant::now(),
             is_first,
         }));

@@ -264,6 +264,7 @@ async fn put(
         round,
         reason: &reason,
         quorum: core.sharing().quorum,
+        fleet: core.known().map_or(0, |known| known.instances),
         window: core.sharing().window,
     };
     let entry = match question {
@@ -290,7 +291,7 @@ async fn put(
             if breaker.obey(news.generation, Order::GiveUp).is_none() {
                 return false;
             }
-            replica.unleased(breaker.now());
+            replica.made_way(breaker.now());
             // Until another call is refused here: else it would ask again before the other one does.
             breaker.forget_wanted();
             return ask(core, |deadline| board.yield_lease(at, deadline)).await.is_some();

@@ -16,6 +16,8 @@ use crate::{
 pub(super) const KEEP_EVERY: Duration = Duration::from_secs(1);
 /// Whoever was refused a lease asks again after so long, unless it is told earlier.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// An idle holder's own time doubles at most so often: to about a minute.
+const MOST_IN_VAIN: u32 = 6;
 /// A lease outlasts the probe that it is for by so long: the probe may start when part of it has gone.
 const SPARE: Duration = Duration::from_secs(2);
 
@@ -28,6 +30,8 @@ pub(super) struct Replica {
     lease: Option<Lease>,
     /// Not before.
     ask_lease_at: u64,
+    /// Leases of this round that were given away unused.
+    in_vain: u32,
 }
 
 /// What the board has said.
@@ -51,6 +55,7 @@ struct Lease {
     until: u64,
     /// When it is time to extend it, and to see whether somebody else wants it.
     keep_at: u64,
+    since: u64,
     is_wanted: bool,
 }
 
@@ -143,8 +148,7 @@ impl Replica {
             }),
             _ => {
                 let is_due = news.due_at <= now && self.ask_lease_at <= now;
-                let cares = wanted || news.state == State::HalfOpen;
-                (is_due && cares && !news.is_probing).then(|| Ask::Lease {
+                (is_due && wanted && !news.is_probing).then(|| Ask::Lease {
                     opening: known.id.clone(),
                 })
             }
@@ -157,7 +161,7 @@ impl Replica {
     /// With a caller it is the answer about the lease that counts: without one, patience ends.
     pub(super) fn patience(&self, news: &News, wanted: bool, now: u64) -> Option<Order> {
         let is_shared = self.belief.opening.is_some() && news.held.is_none() && !news.is_alone;
-        let is_due = news.state == State::Open && news.due_at <= now;
+        let is_due = news.state != State::Closed && !news.is_probing && news.due_at <= now;
         (is_shared && is_due && !wanted && self.lease.is_none()).then_some(Order::Wait)
     }
 
@@ -168,7 +172,7 @@ impl Replica {
             (_, Some(lease), _) if news.is_probing => Some(lease.until),
             (_, Some(lease), _) if lease.is_wanted => Some(0),
             (_, Some(lease), _) => Some(lease.keep_at),
-            (_, None, State::Open) if !wanted => None,
+            (_, None, _) if !wanted => None,
             (_, None, _) if news.is_probing => None,
             (_, None, _) => Some(news.due_at.max(self.ask_lease_at)),
         };
@@ -191,14 +195,23 @@ impl Replica {
         }
         // From when it was asked for: the board's own time for it ends later.
         let until = asked_at.saturating_add(nanos(terms.ttl()));
-        let is_first = self.lease.is_none();
+        let since = self.lease.map_or(now, |lease| lease.since);
+        // Whoever has it may use it first, for longer each time that it came to nothing: calls that are dealt out in turn
+        // would else always meet the instance that has just made way.
+        let own_time = nanos(KEEP_EVERY) << self.in_vain.min(MOST_IN_VAIN);
         self.lease = Some(Lease {
             until,
             keep_at: now.saturating_add(nanos(KEEP_EVERY)),
-            // Whoever has just got it may use it first.
-            is_wanted: leased.entry.wanted && !is_first,
+            since,
+            is_wanted: leased.entry.wanted && now.saturating_sub(since) >= own_time,
         });
         Order::Probe { until }
+    }
+
+    /// The lease was given away, and nobody had used it.
+    pub(super) fn made_way(&mut self, now: u64) {
+        self.in_vain = self.in_vain.saturating_add(1);
+        self.unleased(now);
     }
 
     /// The lease is not, or no longer, this instance's. The order.
@@ -293,6 +306,7 @@ impl Replica {
         if belief.opening != self.belief.opening {
             self.lease = None;
             self.ask_lease_at = 0;
+            self.in_vain = 0;
         }
         self.belief = belief;
         self.told = Some(generation);

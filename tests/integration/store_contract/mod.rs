@@ -196,6 +196,7 @@ contract! {
     a_vote_is_taken_back,
     a_trip_changes_nothing_while_it_is_open,
     an_end_is_remembered_and_comes_once,
+    the_fleet_that_was_seen_counts_where_the_store_has_forgotten_it,
     a_failed_probe_opens_for_another_while,
     a_forgotten_opening_is_written_again,
     an_opening_is_due_after_its_open_time,

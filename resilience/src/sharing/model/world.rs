@@ -246,7 +246,7 @@ impl World {
             if instance.circuit.obey(news.generation, Order::GiveUp, now).is_none() {
                 return;
             }
-            instance.replica.unleased(now);
+            instance.replica.made_way(now);
             instance.is_wanted = false;
         }
         instance.question = Some(Question { ask, news, at: now });
@@ -278,6 +278,7 @@ impl World {
             round,
             reason: "",
             quorum: 1,
+            fleet: 1,
             window: WINDOW,
         };
         instance.answer = Some(match ask {

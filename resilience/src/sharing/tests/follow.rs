@@ -109,3 +109,25 @@ async fn an_order_holds_on_all_instances_and_on_those_to_come() {
         "the order is over"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_dealt_out_in_turn_meet_a_lease_in_the_end() {
+    for every in [1_600, 2_000, 5_000] {
+        let fleet = Fleet::of(2, Sharing::system("shop").with_any()).await;
+        fail(&fleet.payments(0), 2).await;
+        sleep(OPEN_FOR).await;
+        let mut calls = 0;
+        while fleet
+            .payments(calls % 2)
+            .protect(async { Ok::<_, ()>(()) })
+            .await
+            .is_err()
+        {
+            calls += 1;
+            assert!(calls < 40, "each meets the instance that has just made way");
+            sleep(Duration::from_millis(every)).await;
+        }
+        soon().await;
+        assert_eq!(fleet.states(), [State::Closed; 2]);
+    }
+}

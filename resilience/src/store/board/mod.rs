@@ -131,6 +131,9 @@ pub struct Trip<'a> {
     pub reason: &'a str,
     /// How many instances must say so before all open; as many as are alive, if those are fewer.
     pub quorum: u32,
+    /// How many were alive when the instance looked last: a store that has lost its data knows of nobody, and must not take
+    /// one for all.
+    pub fleet: u32,
     /// For how long an instance's word counts.
     pub window: Duration,
 }

@@ -95,7 +95,7 @@ impl Slate {
     pub(crate) fn trip(&mut self, now: u64, at: At<'_>, trip: &Trip<'_>) -> (Entry, Changed) {
         self.seen(now, at.instance);
         self.names.insert(at.name.to_owned(), now);
-        let quorum = (trip.quorum.min(self.alive(now))).max(1);
+        let quorum = trip.quorum.min(self.alive(now).max(trip.fleet)).max(1);
         let slot = self.slot(now, at.name);
         let mut changed = false;
         if slot.hold.is_none() && !matches!(slot.circuit, Some(Record::Open { .. })) {

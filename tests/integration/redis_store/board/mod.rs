@@ -43,6 +43,7 @@ fn trip(opening: &str) -> Trip<'_> {
         round: 0,
         reason: "5 failures in a row",
         quorum: 1,
+        fleet: 0,
         window: HOUR,
     }
 }

@@ -36,6 +36,7 @@ struct Own {
     failed_probes: u32,
     knows_since: bool,
     round: u64,
+    fleet: u32,
 }
 
 /// What a step has said, without its times.
@@ -73,9 +74,10 @@ fn own() -> impl Strategy<Value = Own> {
         0..3_u32,
         any::<bool>(),
         0..3_u64,
+        0..4_u32,
     )
         .prop_map(
-            |(opening, open_for, quorum, window, failed_probes, knows_since, round)| Own {
+            |(opening, open_for, quorum, window, failed_probes, knows_since, round, fleet)| Own {
                 opening,
                 open_for,
                 quorum,
@@ -83,6 +85,7 @@ fn own() -> impl Strategy<Value = Own> {
                 failed_probes,
                 knows_since,
                 round,
+                fleet,
             },
         )
 }
@@ -112,6 +115,7 @@ async fn take(subject: &Subject, system: &str, step: &Step) -> Said {
         open_for: own.open_for,
         failed_probes: own.failed_probes,
         round: own.round,
+        fleet: own.fleet,
         since: own.knows_since.then_some(SystemTime::UNIX_EPOCH + HOUR),
         reason: "timeouts",
         quorum: own.quorum,

@@ -114,6 +114,17 @@ pub(crate) async fn an_end_is_remembered_and_comes_once(subject: Subject) {
     assert_eq!(opening(&subject.reopen("a", trip("first")).await).round, 0);
 }
 
+/// A store that has lost its data knows of one instance, the one that speaks.
+pub(crate) async fn the_fleet_that_was_seen_counts_where_the_store_has_forgotten_it(subject: Subject) {
+    let of_five = Trip {
+        quorum: 2,
+        fleet: 5,
+        ..trip("o")
+    };
+    assert_eq!(subject.trip("a", of_five).await.circuit, Circuit::Unknown);
+    assert_eq!(opening(&subject.trip("b", of_five).await).id, "o");
+}
+
 pub(crate) async fn a_failed_probe_opens_for_another_while(subject: Subject) {
     subject.open_due("first").await;
     let before = subject.entry().await;

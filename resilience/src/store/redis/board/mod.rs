@@ -105,7 +105,7 @@ impl BreakerBoard for Boards {
         async move {
             let reply = self.run_on(&TRIP, (at.system, at.name), deadline, |command| {
                 opening(command.arg(at.instance), trip);
-                command.arg(trip.quorum).arg(millis(trip.window));
+                command.arg(trip.quorum).arg(millis(trip.window)).arg(trip.fleet);
             });
             reply::entry(reply.await?)
         }

@@ -4,13 +4,14 @@
 -- ARGV[4] to [7] the opening, for how long it stays open, how many probes have failed, and why
 -- ARGV[8]        how many votes it takes, if so many instances are alive
 -- ARGV[9]        for how long a vote counts
+-- ARGV[10]       how many instances were alive when this one looked last: the list of them may be lost
 -- Returns        the entry
 
 local name, instance = ARGV[1], ARGV[3]
 see(instance)
 make_room(KEYS[2])
 call('ZADD', KEYS[2], now, name)
-local quorum = math.max(math.min(ARGV[8] + 0, alive()), 1)
+local quorum = math.max(math.min(ARGV[8] + 0, math.max(alive(), ARGV[10] + 0)), 1)
 
 local slot = this_slot()
 if not slot.hold and slot.circuit.state ~= 'open' and slot.circuit.state ~= 'newer' then
