@@ -58,6 +58,7 @@ pub mod policy;
 pub mod sharing;
 pub mod store;
 
+mod asking;
 mod bound;
 mod builder;
 mod chain;
@@ -69,9 +70,11 @@ mod observe;
 #[cfg(feature = "metrics")]
 mod publish;
 mod question;
+mod reachable;
 mod registry;
 mod runtime;
 mod sent;
+mod standing;
 mod store_breaker;
 mod summary;
 mod trail;

@@ -26,13 +26,15 @@ pub(crate) enum Answer {
     Default,
     /// The store could not tell, and the flag's last known value served.
     Stale,
+    /// The store was not asked, since too many questions wait in this process: the request was refused.
+    Shed,
     /// It only observes, and would have rejected the request.
     ObservedRejected,
 }
 
 impl Answer {
     #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Passed,
         Self::Rejected,
         Self::Unavailable,
@@ -40,6 +42,7 @@ impl Answer {
         Self::Local,
         Self::Default,
         Self::Stale,
+        Self::Shed,
         Self::ObservedRejected,
     ];
 
@@ -53,6 +56,7 @@ impl Answer {
             Self::Local => "fallback_local",
             Self::Default => "fallback_default",
             Self::Stale => "fallback_stale",
+            Self::Shed => "shed",
             Self::ObservedRejected => "observed_rejected",
         }
     }

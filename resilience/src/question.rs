@@ -12,12 +12,18 @@ use std::{
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
+    asking,
     breaker::Permit,
     deadline,
     error::Error,
-    store::{StoreError, StoreErrorKind, StoreFuture},
+    standing::Standing,
+    store::{StoreError, StoreErrorKind, StoreFuture, Timing},
     store_breaker::StoreBreaker,
 };
+
+/// How long after its deadline the answer of a store that keeps the time itself is waited for: only a process that is
+/// short of processors is that late.
+const LATE: Duration = Duration::from_secs(2);
 
 /// Why a question has no answer of use.
 #[derive(Debug)]
@@ -28,20 +34,35 @@ pub(crate) enum Outage {
     DeadlineExceeded,
     /// The enclosing scope's budget ran out first: says nothing about the store.
     BudgetSpent,
+    /// This process was too late to look at the answer of a store that keeps the time itself.
+    Shed,
     /// The store could not answer, or answered with nothing of use.
     Failed(StoreError),
+}
+
+impl Outage {
+    /// Whether this process is short of something, and the store is not to blame: then the request is refused, whatever
+    /// its guards do in an outage.
+    pub(crate) fn is_shed(&self) -> bool {
+        match self {
+            Self::Shed => true,
+            Self::Failed(error) => error.kind() == StoreErrorKind::Saturated,
+            Self::BreakerOpen | Self::DeadlineExceeded | Self::BudgetSpent => false,
+        }
+    }
 }
 
 #[cfg(feature = "metrics")]
 impl Outage {
     /// What metrics call the kinds.
-    pub(crate) const KINDS: [&'static str; 6] = [
+    pub(crate) const KINDS: [&'static str; 7] = [
         "breaker_open",
         "deadline_exceeded",
         "budget_spent",
         "unavailable",
         "answered",
         "saturated",
+        "shed",
     ];
 
     /// The kind's place among them.
@@ -50,11 +71,22 @@ impl Outage {
             Self::BreakerOpen => 0,
             Self::DeadlineExceeded => 1,
             Self::BudgetSpent => 2,
+            Self::Shed => 6,
             Self::Failed(error) => match error.kind() {
+                StoreErrorKind::TimedOut => 1,
                 StoreErrorKind::Unavailable => 3,
                 StoreErrorKind::Answered => 4,
                 StoreErrorKind::Saturated => 5,
             },
+        }
+    }
+}
+
+impl From<StoreError> for Outage {
+    fn from(error: StoreError) -> Self {
+        match error.kind() {
+            StoreErrorKind::TimedOut => Self::DeadlineExceeded,
+            _ => Self::Failed(error),
         }
     }
 }
@@ -64,6 +96,7 @@ impl From<Outage> for StoreError {
     fn from(outage: Outage) -> Self {
         match outage {
             Outage::Failed(error) => error,
+            Outage::Shed => Self::new(StoreErrorKind::Saturated, Outage::Shed.to_string()),
             outage => Self::new(
                 StoreErrorKind::Unavailable,
                 format!("the store gave no answer: {outage}"),
@@ -78,6 +111,7 @@ impl std::fmt::Display for Outage {
             Self::BreakerOpen => f.write_str("its circuit breaker is open"),
             Self::DeadlineExceeded => f.write_str("it did not answer within the guard's deadline"),
             Self::BudgetSpent => f.write_str("the request's own deadline came first"),
+            Self::Shed => f.write_str("this process is too busy to read its answer"),
             Self::Failed(error) => error.fmt(f),
         }
     }
@@ -88,6 +122,8 @@ impl std::fmt::Display for Outage {
 pub(crate) struct Asked {
     pub(crate) at: Instant,
     budget: Option<Instant>,
+    /// Who is asking: decides which question is first where they wait in line.
+    standing: Standing,
 }
 
 impl Asked {
@@ -95,12 +131,27 @@ impl Asked {
         Self {
             at: Instant::now(),
             budget: deadline::current(),
+            standing: Standing::Unknown,
+        }
+    }
+
+    /// For a caller of this standing.
+    pub(crate) fn by(self, standing: Standing) -> Self {
+        Self { standing, ..self }
+    }
+
+    /// When a question ends that has until `own`, and whether that is its own time and not the enclosing scope's.
+    fn until(self, own: Instant) -> (Instant, bool) {
+        match self.budget {
+            Some(budget) if budget < own => (budget, false),
+            _ => (own, true),
         }
     }
 }
 
 /// A question on its way.
 pub(crate) struct Question<'a, T> {
+    /// When it ends unanswered.
     deadline: Instant,
     /// Whether `deadline` is the guard's own, and not the enclosing scope's.
     own: bool,
@@ -111,6 +162,7 @@ enum State<'a, T> {
     Asking {
         admission: Option<Admission<'a>>,
         answer: StoreFuture<'a, T>,
+        standing: Standing,
         polled: bool,
     },
     Answered(Result<T, Outage>, Option<Duration>),
@@ -131,14 +183,10 @@ impl<'a, T> Question<'a, T> {
         within: Duration,
         ask: impl FnOnce(Instant) -> StoreFuture<'a, T>,
     ) -> Self {
-        match breaker.admit() {
-            Some(permit) => Self::new(Some(Admission { breaker, permit }), asked, within, ask),
-            None => Self {
-                deadline: asked.at,
-                own: true,
-                state: State::Answered(Err(Outage::BreakerOpen), None),
-            },
-        }
+        let Some(permit) = breaker.admit() else {
+            return Self::answered(asked, Outage::BreakerOpen);
+        };
+        Self::new(Some(Admission { breaker, permit }), asked, within, ask)
     }
 
     /// Asks somebody else, with no breaker of ours.
@@ -152,22 +200,35 @@ impl<'a, T> Question<'a, T> {
         within: Duration,
         ask: impl FnOnce(Instant) -> StoreFuture<'a, T>,
     ) -> Self {
-        let own = asked.at + within;
-        let deadline = asked.budget.map_or(own, |budget| budget.min(own));
-        let state = if deadline <= asked.at {
-            State::Answered(Err(Outage::BudgetSpent), None)
-        } else {
-            State::Asking {
-                admission,
-                // The guard's own: whoever is asked must not take a caller's short budget for its own slowness.
-                answer: ask(own),
-                polled: false,
-            }
+        let end = asked.at + within;
+        if asked.until(end).0 <= asked.at {
+            return Self::answered(asked, Outage::BudgetSpent);
+        }
+        let timing = admission.as_ref().map(|admission| admission.breaker.timing());
+        // The line before such a store is bounded by the deadline too, before it counts from the sending.
+        let last = match timing {
+            Some(Timing::ByStore) => end + within + LATE,
+            _ => end,
         };
+        let (deadline, own) = asked.until(last);
         Self {
             deadline,
-            own: deadline == own,
-            state,
+            own,
+            state: State::Asking {
+                admission,
+                // The guard's own: the one asked must not take a caller's short budget for its own slowness.
+                answer: ask(end),
+                standing: asked.standing,
+                polled: false,
+            },
+        }
+    }
+
+    fn answered(asked: Asked, outage: Outage) -> Self {
+        Self {
+            deadline: asked.at,
+            own: true,
+            state: State::Answered(Err(outage), None),
         }
     }
 
@@ -192,20 +253,23 @@ impl<'a, T> Question<'a, T> {
 
     /// Ends the question unanswered. The permit settles first: dropping the future may take time.
     fn expire(&mut self) {
-        let outage = if self.own {
-            Outage::DeadlineExceeded
-        } else {
-            Outage::BudgetSpent
+        let state = std::mem::replace(&mut self.state, State::Read);
+        let admission = match state {
+            State::Asking { admission, .. } => admission,
+            State::Answered(..) | State::Read => None,
         };
-        let state = std::mem::replace(&mut self.state, State::Answered(Err(outage), None));
-        if let State::Asking {
-            admission: Some(Admission { breaker, permit }),
-            ..
-        } = state
-            && self.own
+        let outage = match &admission {
+            _ if !self.own => Outage::BudgetSpent,
+            // The store would have said so by now if it were late: this process is.
+            Some(Admission { breaker, .. }) if breaker.timing() == Timing::ByStore => Outage::Shed,
+            _ => Outage::DeadlineExceeded,
+        };
+        if let Some(Admission { breaker, permit }) = admission
+            && matches!(outage, Outage::DeadlineExceeded)
         {
             breaker.fail(permit);
         }
+        self.state = State::Answered(Err(outage), None);
     }
 }
 
@@ -226,35 +290,39 @@ impl<T> Pending for Question<'_, T> {
         let State::Asking {
             admission,
             answer,
+            standing,
             polled,
         } = &mut self.state
         else {
             return;
         };
         let first = !std::mem::replace(polled, true);
-        let Poll::Ready(answer) = answer.as_mut().poll(cx) else {
+        let (Poll::Ready(answer), took) = asking::poll_for(*standing, || answer.as_mut().poll(cx)) else {
             return;
         };
-        let answered_at = match admission {
+        let timing = admission.as_ref().map(|admission| admission.breaker.timing());
+        let answered_at = match timing {
             // Code of the user's may have kept the thread for as long as it liked, at the first poll or at any other.
             None => Instant::now(),
             // A store's answer at the first poll took no time worth a look at the clock.
             Some(_) if first => asked.at,
+            // When this process looks is not the store's time.
+            Some(Timing::ByStore) if took.is_some() => asked.at,
             Some(_) => now.read(),
         };
         if answered_at > self.deadline {
             return self.expire();
         }
-        let took = answered_at - asked.at;
+        let took = took.unwrap_or(answered_at - asked.at);
         let admission = admission.take();
         let answer = answer.map_err(|error| {
             let kind = error.kind();
-            (Outage::Failed(error), kind)
+            (Outage::from(error), kind)
         });
         if let Some(Admission { breaker, permit }) = admission {
             match &answer {
-                Ok(_) => permit.success(),
-                Err((_, StoreErrorKind::Unavailable)) => breaker.fail(permit),
+                Ok(_) => permit.took(took).success(),
+                Err((_, StoreErrorKind::Unavailable | StoreErrorKind::TimedOut)) => breaker.fail(permit.took(took)),
                 // A store that answers nonsense has not failed, but what failures it had before it does not undo.
                 Err((_, StoreErrorKind::Answered | StoreErrorKind::Saturated)) => permit.neutral(),
             }
@@ -273,7 +341,7 @@ impl<T> Pending for Question<'_, T> {
                 None
             }
             State::Asking { .. } => Some(self.deadline),
-            _ => None,
+            State::Answered(..) | State::Read => None,
         }
     }
 }

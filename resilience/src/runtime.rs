@@ -10,16 +10,13 @@ use std::{
 
 use poem::{
     Request,
-    http::{HeaderName, HeaderValue},
+    http::{HeaderName, HeaderValue, header},
 };
-use tokio::{
-    sync::{Semaphore, broadcast},
-    time::{Instant, timeout_at},
-};
+use tokio::sync::{Semaphore, broadcast};
 
 use crate::{
     body::{BodyFormat, ErrorBody},
-    bound::Bound,
+    bound::{Bound, BoundAuth},
     breaker::{BreakerEvent, CircuitBreaker, State},
     builder::Builder,
     client::Callers,
@@ -31,15 +28,14 @@ use crate::{
     lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
     policy::{BreakerChoice, Policy},
+    reachable::Reachable,
     registry,
     sharing::{Core, Driver, SharedBreaker, SharedBreakers},
-    store::{MemoryStore, Probe, Store, StoreErrorKind},
+    standing::{Standing, Standings},
+    store::{MemoryStore, Store},
     store_breaker::StoreBreakers,
     summary::PolicySummary,
 };
-
-/// How long [`Resilience::health`] waits for the store.
-const HEALTH_DEADLINE: Duration = Duration::from_millis(250);
 
 /// What guarded handlers need at run time. A cheap handle: clones share everything.
 ///
@@ -156,24 +152,17 @@ impl Resilience {
 
     /// Whether the store serves, and how its breakers stand. Takes 250 ms at most.
     ///
-    /// While a breaker is open the store is not asked: that answer is known.
+    /// The store is asked once a second at most, whatever the number of callers: they share its answer, and those that
+    /// come while it is asked wait for it together. While a breaker is open the store is not asked: that answer is known.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it changes nothing.
+    /// Safe: it changes nothing, and other callers still get their answer.
     pub async fn health(&self) -> Health {
         let breakers = self.breakers();
         let all_closed = breakers.iter().all(|breaker| breaker.state() == State::Closed);
-        let deadline = Instant::now() + HEALTH_DEADLINE;
-        let reachable = all_closed
-            && match timeout_at(deadline, self.runtime.store.probe(Probe::Write, deadline)).await {
-                Ok(Ok(())) => true,
-                // As for the breakers: a store that forbids the probe's key is a store that answers.
-                Ok(Err(error)) => error.kind() == StoreErrorKind::Answered,
-                Err(_elapsed) => false,
-            };
         Health {
-            store_reachable: reachable,
+            store_reachable: all_closed && self.runtime.reachable.look(&self.runtime.store).await,
             breakers: breakers
                 .iter()
                 .map(|breaker| (breaker.name().to_owned(), breaker.state()))
@@ -344,6 +333,8 @@ pub(crate) struct Runtime {
     /// Quotas by name.
     pub(crate) limits: NamedLimits,
     pub(crate) observer: Observer,
+    standings: Standings,
+    reachable: Reachable,
     /// What the app calls, if it has a registry of its own.
     pub(crate) dependencies: Option<Dependencies>,
     /// The tie to other instances, if the builder was told to share.
@@ -400,6 +391,8 @@ impl Runtime {
             insurance,
             limits,
             observer: Observer::default(),
+            standings: Standings::new(),
+            reachable: Reachable::default(),
             dependencies: None,
             sharing: None,
             unsettled: Semaphore::new(1_024),
@@ -433,6 +426,34 @@ impl Runtime {
         bound.sort_unstable_by_key(|(address, _)| *address);
         bound.dedup_by_key(|(address, _)| *address);
         self.bound = bound;
+    }
+
+    /// How the caller of this request was answered lately. Looked up only while questions wait in line.
+    pub(crate) fn standing(&self, auth: Option<&BoundAuth>, request: &Request) -> Standing {
+        if !self.store.has_line() {
+            return Standing::Unknown;
+        }
+        let client = || Some(self.settings.callers.subject(request).as_str().to_owned());
+        self.standings.of(self.credential(auth, request), client)
+    }
+
+    /// Notes how authentication has answered this request's caller.
+    pub(crate) fn note_standing(&self, auth: &BoundAuth, request: &Request, verified: bool) {
+        match self.credential(Some(auth), request) {
+            Some(credential) if verified => self.standings.verified(credential),
+            Some(_) => self.standings.refused(self.settings.callers.subject(request).as_str()),
+            None => {}
+        }
+    }
+
+    /// The text by which a caller is told from others: its API key, or its `Authorization`.
+    fn credential<'r>(&self, auth: Option<&BoundAuth>, request: &'r Request) -> Option<&'r str> {
+        let header = match (&self.authenticator, auth) {
+            (Some(_), _) => &header::AUTHORIZATION,
+            (None, Some(auth)) => &auth.header,
+            (None, None) => &self.settings.auth_header,
+        };
+        request.headers().get(header)?.to_str().ok()
     }
 
     /// The policy, bound to this runtime.

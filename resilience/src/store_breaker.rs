@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     breaker::{BreakerConfig, BreakerEvent, CircuitBreaker, Permit, State},
     policy::BreakerChoice,
-    store::{Probe, Store, StoreErrorKind},
+    store::{Probe, Store, StoreErrorKind, Timing},
 };
 
 /// How long one probe may take: longer than a guard's deadline, since it may have to connect first.
@@ -47,7 +47,6 @@ impl Operation {
         }
     }
 
-    #[cfg(feature = "metrics")]
     pub(crate) const ALL: [Self; 4] = [Self::Auth, Self::Flag, Self::RateLimit, Self::Lockout];
 
     const fn probe(self) -> Probe {
@@ -118,6 +117,7 @@ impl StoreBreakers {
         let breaker = Arc::new(StoreBreaker {
             breaker,
             probe,
+            timing: self.store.timing(),
             store: Arc::downgrade(&self.store),
             probing: AtomicBool::new(false),
             alive: self.alive.subscribe(),
@@ -145,6 +145,7 @@ impl StoreBreakers {
 pub(crate) struct StoreBreaker {
     breaker: CircuitBreaker,
     probe: Probe,
+    timing: Timing,
     store: Weak<dyn Store>,
     probing: AtomicBool,
     alive: watch::Receiver<()>,
@@ -153,6 +154,11 @@ pub(crate) struct StoreBreaker {
 impl StoreBreaker {
     pub(crate) fn name(&self) -> &str {
         self.breaker.name()
+    }
+
+    /// How the store behind it keeps time.
+    pub(crate) const fn timing(&self) -> Timing {
+        self.timing
     }
 
     /// Admission for one operation; `None` while the breaker is not closed.

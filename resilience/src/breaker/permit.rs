@@ -1,10 +1,11 @@
-use std::{fmt, mem, ops::Deref, sync::Arc};
+use std::{fmt, mem, ops::Deref, sync::Arc, time::Duration};
 
 use super::{
     Shared,
     event::{Outcome, State},
     state::{Entry, Ticket},
 };
+use crate::clock::nanos;
 
 /// Leave for one call, to be given back with the call's outcome.
 ///
@@ -32,6 +33,16 @@ impl<'a> Permit<'a> {
             entry: Some(ticket.entry),
             started: ticket.started,
         }
+    }
+
+    /// Says how long the call took, for a call that waited for something else too before it was reported.
+    #[inline]
+    pub(crate) fn took(mut self, took: Duration) -> Self {
+        // Only a rule over slow calls has noted a start.
+        if self.started != 0 {
+            self.started = self.breaker.clock.nanos().saturating_sub(nanos(took));
+        }
+        self
     }
 
     /// The call was answered.

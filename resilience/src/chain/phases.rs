@@ -22,7 +22,7 @@ pub(super) async fn phase_a<'a>(
     request: &Request,
     trail: &mut Trail<'a>,
 ) -> Result<Option<Verified>, Error> {
-    let asked = Asked::now();
+    let asked = Asked::now().by(runtime.standing(bound.auth.as_ref(), request));
     let claims = Claims::new(&bound.quotas, runtime, request);
     claims.check_known(runtime, asked, trail)?;
     let takes = claims.takes();
@@ -36,6 +36,7 @@ pub(super) async fn phase_a<'a>(
         verified: None,
         runtime,
         bound,
+        request,
         asked,
         trail,
     };
@@ -52,7 +53,7 @@ pub(super) async fn phase_b<'a>(
     if bound.user_quotas.is_empty() {
         return Ok(());
     }
-    let asked = Asked::now();
+    let asked = Asked::now().by(runtime.standing(bound.auth.as_ref(), request));
     let claims = Claims::new(&bound.user_quotas, runtime, request);
     claims.check_known(runtime, asked, trail)?;
     let takes = claims.takes();
@@ -72,6 +73,7 @@ struct PhaseA<'q, 'a> {
     verified: Option<Verified>,
     runtime: &'a Runtime,
     bound: &'a Bound,
+    request: &'q Request,
     asked: Asked,
     trail: &'q mut Trail<'a>,
 }
@@ -99,7 +101,7 @@ impl Phase for PhaseA<'_, '_> {
             return flag::read(question, self.runtime, &self.bound.flags[index], self.asked, self.trail);
         }
         if let (Some(question), Some(auth)) = (&mut self.auth, &self.bound.auth) {
-            self.verified = Some(question.read(self.runtime, auth)?);
+            self.verified = Some(question.read(self.runtime, auth, self.request)?);
         }
         Ok(())
     }

@@ -143,6 +143,11 @@ impl Error {
         BODY_TIMEOUT.into()
     }
 
+    /// This process cannot ask the store for this request: too many wait before it.
+    pub(crate) fn too_busy() -> Self {
+        Self::from(OVERLOADED).with_retry_after(Duration::from_secs(1))
+    }
+
     pub(crate) fn guard_unavailable() -> Self {
         GUARD_UNAVAILABLE.into()
     }

@@ -254,7 +254,7 @@ impl<'a> AuthQuestion<'a> {
     }
 
     /// Reads the verdict. Whatever the outage was, nobody gets in unverified.
-    pub(crate) fn read(&mut self, runtime: &Runtime, auth: &BoundAuth) -> Result<Verified, Error> {
+    pub(crate) fn read(&mut self, runtime: &Runtime, auth: &BoundAuth, request: &Request) -> Result<Verified, Error> {
         let answer = match self {
             Self::Refused(refusal) => Ok(Err(*refusal)),
             Self::ApiKey(question) => {
@@ -266,16 +266,23 @@ impl<'a> AuthQuestion<'a> {
         };
         match answer {
             Ok(Ok(verified)) => {
+                runtime.note_standing(auth, request, true);
                 auth.tally.count(Answer::Passed);
                 Ok(verified)
             }
             Ok(Err(refusal)) => {
+                runtime.note_standing(auth, request, false);
                 auth.tally.count(Answer::Rejected);
                 let error = match refusal {
                     Refusal::Missing => Error::missing_api_key(),
                     Refusal::Invalid => Error::invalid_api_key(),
                 };
                 Err(error.with_challenge(runtime.challenge.clone()))
+            }
+            Err(outage) if outage.is_shed() => {
+                auth.tally.count(Answer::Shed);
+                auth.complaints.about(&"auth", &outage);
+                Err(Error::too_busy())
             }
             Err(outage) => {
                 auth.tally.count(Answer::Unavailable);

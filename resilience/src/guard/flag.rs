@@ -65,6 +65,12 @@ pub(crate) fn read<'a>(
             }
             (on, None)
         }
+        // A switch that was not read must not turn a feature on: the request is refused.
+        Err(outage) if outage.is_shed() && flag.spec.mode == Mode::Enforce => {
+            flag.complaints.about(&format_args!("flag:{}", flag.spec.name), &outage);
+            flag.tally.count(Answer::Shed);
+            return Err(Error::too_busy());
+        }
         Err(outage) => {
             flag.complaints.about(&format_args!("flag:{}", flag.spec.name), &outage);
             // What an observing flag falls back to decides nothing that a client would need to know.

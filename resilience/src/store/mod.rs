@@ -102,6 +102,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(Err(error)))
     }
 
+    /// How this store keeps the time of its operations. The guards keep it by default.
+    fn timing(&self) -> Timing {
+        Timing::ByGuards
+    }
+
+    /// Whether operations wait in line in this process before they are sent. Guards then find out how the caller was
+    /// answered before, which decides who is served first. Asked with every operation: it has to be cheap.
+    fn has_line(&self) -> bool {
+        false
+    }
+
     /// Where instances tell each other of their breakers; `None` in a store that carries none.
     fn board(&self) -> Option<&dyn BreakerBoard> {
         None
@@ -109,6 +120,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Whether the store would serve again, asked in the background while its breaker is open.
     fn probe(&self, kind: Probe, deadline: Instant) -> StoreFuture<'_, ()>;
+}
+
+/// Which side ends an operation that has no answer at its deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Timing {
+    /// The guards: an operation without an answer at its deadline counts as a failure of the store, also when this process
+    /// was too busy to look.
+    #[default]
+    ByGuards,
+    /// The store: each operation ends by its deadline, counted from when its command is sent, with
+    /// [`StoreErrorKind::TimedOut`] if no answer has come. Guards wait for that, since time which this process lets pass
+    /// before and after says nothing about the store. They give up 2 s after the deadline, without blame.
+    ByStore,
+    /// Neither: every operation is ready at its first poll, so that nothing has to be bounded.
+    Immediate,
 }
 
 /// What must work for a breaker to close.
@@ -177,10 +204,13 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// The store cannot be reached or cannot serve: counts against its breaker.
     Unavailable,
+    /// The store has not answered by the operation's deadline: counts against its breaker.
+    TimedOut,
     /// The store is well and has answered, but not with anything of use (a key of the wrong type, a forbidden command):
     /// leaves its breaker alone.
     Answered,
-    /// The store was not asked, since this process is short of something (connections, budget): leaves its breaker alone.
+    /// The store was not asked, since this process is short of something (connections, places in a queue): leaves its
+    /// breaker alone. Guards refuse the request with 503 `overloaded`, whatever they do in an outage.
     Saturated,
 }
 

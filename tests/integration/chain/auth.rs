@@ -75,14 +75,15 @@ async fn bad_keys_are_refused_while_the_breaker_is_open() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_gets_in_unverified_whatever_fails() {
-    for kind in [
-        StoreErrorKind::Unavailable,
-        StoreErrorKind::Answered,
-        StoreErrorKind::Saturated,
+    for (kind, code) in [
+        (StoreErrorKind::Unavailable, "auth_unavailable"),
+        (StoreErrorKind::TimedOut, "auth_unavailable"),
+        (StoreErrorKind::Answered, "auth_unavailable"),
+        (StoreErrorKind::Saturated, "overloaded"),
     ] {
         let store = ScriptedStore::new().on_identity(Answer::error(kind));
         let answered = ask(&app(whoami, over(&store)), keys(&[b"letmein"])).await;
-        assert_eq!(answered.summary(), (503, "auth_unavailable".into()), "{kind:?}");
+        assert_eq!(answered.summary(), (503, code.into()), "{kind:?}");
     }
 }
 

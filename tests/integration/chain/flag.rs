@@ -70,7 +70,7 @@ async fn the_default_serves_in_an_outage_and_says_so() {
     for answer in [
         Answer::unavailable(),
         Answer::error(StoreErrorKind::Answered),
-        Answer::error(StoreErrorKind::Saturated),
+        Answer::error(StoreErrorKind::TimedOut),
         Answer::never(),
     ] {
         let store = ScriptedStore::new().on_flag(answer);
@@ -82,6 +82,16 @@ async fn the_default_serves_in_an_outage_and_says_so() {
         assert_eq!(outcome(&blocked), fell_back(503, "kill-by-default"));
         assert_eq!(blocked.code(), "feature_disabled");
     }
+}
+
+/// A flood must not turn on what an operator has turned off.
+#[tokio::test(start_paused = true)]
+async fn a_flag_that_was_not_asked_for_want_of_room_refuses_the_request() {
+    let store = ScriptedStore::new().on_flag(Answer::error(StoreErrorKind::Saturated));
+    let refused = ask(&app(killable, over(&store)), request(&[])).await;
+    assert_eq!(refused.summary(), (503, "overloaded".into()));
+    assert_eq!(refused.header("retry-after").as_deref(), Some("1"));
+    assert_eq!(refused.header("x-flag-fallback"), None);
 }
 
 #[tokio::test(start_paused = true)]

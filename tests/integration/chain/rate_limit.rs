@@ -232,7 +232,7 @@ async fn each_outage_answer_shows_in_a_header() {
     for kind in [
         StoreErrorKind::Unavailable,
         StoreErrorKind::Answered,
-        StoreErrorKind::Saturated,
+        StoreErrorKind::TimedOut,
     ] {
         let store = ScriptedStore::new().on_take(Answer::error(kind));
         let answered = ask(&app(open, over(&store)), request(&[])).await;
@@ -243,6 +243,20 @@ async fn each_outage_answer_shows_in_a_header() {
         let answered = ask(&app(local, over(&store)), request(&[])).await;
         assert_eq!(answered.header("x-ratelimit-fallback").as_deref(), Some("local"));
         assert_eq!(answered.header("x-ratelimit-remaining").as_deref(), Some("1"));
+    }
+}
+
+/// Limits that let a flood pass uncounted, because it is a flood, would be none.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_counted_for_want_of_room_is_refused_whatever_the_policy_says() {
+    let store = ScriptedStore::new().on_take(Answer::error(StoreErrorKind::Saturated));
+    for refused in [
+        ask(&app(open, over(&store)), request(&[])).await,
+        ask(&app(closed, over(&store)), request(&[])).await,
+        ask(&app(local, over(&store)), request(&[])).await,
+    ] {
+        assert_eq!(refused.summary(), (503, "overloaded".into()));
+        assert_eq!(refused.header("x-ratelimit-fallback"), None);
     }
 }
 

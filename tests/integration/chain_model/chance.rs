@@ -244,6 +244,7 @@ fn behaviour<T: Clone + std::fmt::Debug + 'static>(
         StoreErrorKind::Unavailable,
         StoreErrorKind::Answered,
         StoreErrorKind::Saturated,
+        StoreErrorKind::TimedOut,
     ];
     let outcome = prop_oneof![
         10 => value.prop_map(|value| Some(Ok(value))),

@@ -8,7 +8,7 @@ use resilience::{
     Identity,
     guard::GuardOutage,
     policy::{Key, Mode, OnOutage},
-    store::{MemoryStore, Quota, Store, Take, Taken},
+    store::{MemoryStore, Quota, Store, StoreErrorKind, Take, Taken},
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -71,19 +71,31 @@ impl<'a> Reference<'a> {
         Ok(user)
     }
 
-    /// The store's answer, unless its breaker is open, or it fails, or it comes later than the deadline.
-    async fn ask<T: Clone>(&self, operation: Operation, within: Duration, behaviour: &Behaviour<T>) -> Option<T> {
+    /// The store's answer, unless its breaker is open, or it fails, or it comes later than the deadline: then `None`. A
+    /// store that was not asked, since this process is short of something, is a refusal.
+    async fn ask<T: Clone>(
+        &self,
+        operation: Operation,
+        within: Duration,
+        behaviour: &Behaviour<T>,
+    ) -> Result<Option<T>, Refusal> {
         if self.case.is_open(operation) {
-            return None;
+            return Ok(None);
         }
         let answer = async {
             sleep(behaviour.after).await;
             match &behaviour.outcome {
-                Some(outcome) => outcome.clone().ok(),
+                Some(outcome) => outcome.clone(),
                 None => std::future::pending().await,
             }
         };
-        timeout(within, answer).await.ok().flatten()
+        match timeout(within, answer).await {
+            Ok(Ok(answer)) => Ok(Some(answer)),
+            Ok(Err(StoreErrorKind::Saturated)) => {
+                Err(Refusal::new(503, "overloaded", "The service is busy.").retry_after(1))
+            }
+            Ok(Err(_)) | Err(_) => Ok(None),
+        }
     }
 
     async fn limit(
@@ -128,7 +140,7 @@ impl<'a> Reference<'a> {
             });
             return notes.taken(answers);
         }
-        match self.ask(Operation::RateLimit, within, &step.store.take).await {
+        match self.ask(Operation::RateLimit, within, &step.store.take).await? {
             Some(taken) => {
                 let answers: Vec<_> = quotas
                     .into_iter()
@@ -198,7 +210,11 @@ impl<'a> Reference<'a> {
         notes: &mut Notes<'a>,
     ) -> Result<(), Refusal> {
         let within = flag.deadline.unwrap_or(FLAG_DEADLINE);
-        let on = match self.ask(Operation::Flag, within, behaviour).await {
+        let answer = match self.ask(Operation::Flag, within, behaviour).await {
+            Err(_busy) if flag.mode == Mode::Observe => None,
+            answer => answer?,
+        };
+        let on = match answer {
             Some(value) => {
                 let on = value.unwrap_or(false);
                 self.last_known.insert(flag.name, (on, asked));
@@ -236,7 +252,7 @@ impl<'a> Reference<'a> {
         }
         let auth = self.case.auth.as_ref().expect("it is asked for");
         let within = auth.deadline.unwrap_or(AUTH_DEADLINE);
-        match self.ask(Operation::Auth, within, &step.store.identity).await {
+        match self.ask(Operation::Auth, within, &step.store.identity).await? {
             Some(user) => user.ok_or_else(invalid),
             None => {
                 let message = "The caller cannot be verified at the moment.";

@@ -116,7 +116,7 @@ async fn what_nobody_should_have_written_is_an_answer_and_no_outage() {
 async fn a_command_that_is_forbidden_is_an_answer_and_no_outage() {
     let server = RedisServer::start();
     server.cli(&[
-        "ACL", "SETUSER", "reader", "on", ">secret", "~*", "+get", "+select", "+hello",
+        "ACL", "SETUSER", "reader", "on", ">secret", "~*", "+get", "+evalsha", "+eval", "+select", "+hello",
     ]);
     let store = connect(format!("redis://reader:secret@127.0.0.1:{}", server.port())).await;
     assert_eq!(store.flag("checkout", soon()).await.unwrap(), None);

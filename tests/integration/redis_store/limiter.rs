@@ -6,10 +6,13 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use resilience::{policy::Algorithm, store::Quota};
+use resilience::{
+    policy::Algorithm,
+    store::{Quota, RedisStore},
+};
 use resilience_tests::RedisServer;
 
-use super::{YEAR, connect, quota, take};
+use super::{YEAR, connect, connected, quota, take};
 
 const KEY: &str = "rl:{client}:q";
 
@@ -110,7 +113,11 @@ async fn unreadable_counts_are_none_and_are_overwritten() {
 async fn a_forgotten_script_counts_nothing_twice_and_loses_nothing() {
     const REQUESTS: u32 = 2_000;
     let server = RedisServer::start();
-    let store = connect(server.url()).await;
+    let store = RedisStore::builder(server.url())
+        .max_waiting(REQUESTS as usize)
+        .build()
+        .unwrap();
+    connected(&store).await;
     let done = AtomicBool::new(false);
     let flushing = async {
         let mut connection = redis::Client::open(server.url())

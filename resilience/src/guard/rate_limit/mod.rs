@@ -296,6 +296,13 @@ fn whole(taken: Vec<Taken>, expected: usize) -> Result<Vec<Taken>, Outage> {
 /// What the quotas say while the store cannot: refusing outright comes first, so that it consumes nothing elsewhere.
 fn fall_back<'a>(outage: &Outage, claims: &Claims<'a>, runtime: &Runtime, trail: &mut Trail<'a>) -> Result<(), Error> {
     claims.quotas.complaints.about(&"rate_limit", outage);
+    if outage.is_shed() {
+        // A flood must not pass uncounted because it is a flood.
+        for claim in claims.deciding() {
+            claim.quota.tally.count(Answer::Shed);
+        }
+        return Err(Error::too_busy());
+    }
     let falls = |to: OnOutage| {
         let claims = claims.deciding().iter();
         claims.filter(move |claim| claim.on_outage() == to)

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use self::{board::Boards, limiter::Limiter, lockouts::Lockouts};
 use super::{
     Attempt, Begun, BreakerBoard, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreFuture, Take,
-    Taken, check_api_key, layout::sha256,
+    Taken, Timing, check_api_key, layout::sha256,
 };
 
 /// A store that is embedded in the process: nothing to run, nothing shared, nothing kept.
@@ -225,6 +225,10 @@ impl Store for MemoryStore {
             Ok(())
         }
         .boxed()
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::Immediate
     }
 
     fn board(&self) -> Option<&dyn BreakerBoard> {

@@ -1,81 +1,204 @@
 //! A connection that knows whether it lives.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    time::Duration,
 };
 
-use redis::{Cmd, PushInfo, PushKind, RedisError, RedisResult, Value, aio::MultiplexedConnection};
-use tokio::time::Instant;
+use redis::{Cmd, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value, aio::MultiplexedConnection, cmd};
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::Instant,
+};
 
-use super::{classify, link::Link};
+use crate::{
+    asking,
+    store::{StoreError, StoreErrorKind},
+    store_breaker::Operation,
+};
 
-/// Operations in a row that may go unanswered before a connection is given up: the server hangs, or the way to it is cut
-/// without a word.
-const UNANSWERED: u32 = 3;
+use super::{
+    classify::{self, store_error},
+    dispatch::Dispatch,
+    link::Link,
+    writer::{self, Answer, Job},
+};
 
 /// A multiplexed connection. Clones share it: their commands go out back to back, without waiting for one another.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
-    redis: MultiplexedConnection,
-    health: Option<Arc<Health>>,
+    way: Way,
+    /// Where its commands take their places, and as which kind. `None` for commands that are few, and never wait.
+    line: Option<(Arc<Dispatch>, Operation)>,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
+    /// To the task that serves the connection.
+    Own {
+        jobs: mpsc::UnboundedSender<Job>,
+        health: Arc<Health>,
+    },
+    /// A connection from a pool that is not ours.
+    Lent(MultiplexedConnection),
+}
+
+/// Why a command has no reply of use.
+#[derive(Debug)]
+pub(super) enum NoReply {
+    /// An error of the server, or of the connection.
+    Redis(RedisError),
+    /// Nothing came within this time.
+    TimedOut(Duration),
+    /// The connection was given up meanwhile, since its replies could not be told apart any more.
+    Distrusted,
+    /// The command was not sent: too many wait in this process.
+    Shed,
+}
+
+impl NoReply {
+    fn ended() -> Self {
+        let message = "the connection ended before its answer came";
+        Self::Redis(RedisError::from((ErrorKind::Io, message)))
+    }
+}
+
+impl From<NoReply> for StoreError {
+    fn from(no_reply: NoReply) -> Self {
+        match no_reply {
+            NoReply::Redis(error) => store_error(error),
+            NoReply::TimedOut(within) => Self::new(
+                StoreErrorKind::TimedOut,
+                format!("Redis has not answered within {within:?}"),
+            ),
+            // The server is not to blame for each command that was open: the one that saw it has reported it.
+            NoReply::Distrusted => Self::new(
+                StoreErrorKind::Answered,
+                "the connection to Redis was given up: its replies did not match its commands",
+            ),
+            NoReply::Shed => Self::new(
+                StoreErrorKind::Saturated,
+                "too many commands to Redis are waiting in this process",
+            ),
+        }
+    }
 }
 
 impl Connection {
-    /// One of our own, for whose health we answer.
+    /// One of our own, for whose health we answer. Needs the runtime on which its task is to run.
     pub(super) fn own(redis: MultiplexedConnection, health: Arc<Health>) -> Self {
         health.serves();
+        let (sender, jobs) = mpsc::unbounded_channel();
+        tokio::spawn(writer::serve(redis, jobs, Arc::clone(&health)));
         Self {
-            redis,
-            health: Some(health),
+            way: Way::Own { jobs: sender, health },
+            line: None,
         }
     }
 
-    /// One from a pool that is not ours. It is used until `deadline` at most, whatever its own limit is.
-    pub(super) fn lent(mut redis: MultiplexedConnection, deadline: Instant) -> Self {
-        redis.set_response_timeout(deadline.saturating_duration_since(Instant::now()));
-        Self { redis, health: None }
+    /// One from a pool that is not ours.
+    pub(super) const fn lent(redis: MultiplexedConnection) -> Self {
+        Self {
+            way: Way::Lent(redis),
+            line: None,
+        }
+    }
+
+    /// The same connection, whose commands take their places as this kind of operation.
+    pub(super) fn for_operation(mut self, dispatch: &Arc<Dispatch>, operation: Operation) -> Self {
+        self.line = Some((Arc::clone(dispatch), operation));
+        self
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.health.as_ref().is_some_and(|health| health.is_dead())
-    }
-
-    /// Gives the connection up: what it has answered shows that it leads nowhere.
-    pub(super) fn abandon(&self) {
-        if let Some(health) = &self.health {
-            health.dies();
+        match &self.way {
+            Way::Own { health, .. } => health.is_dead(),
+            Way::Lent(_) => false,
         }
     }
 
-    /// Sends one command and waits for its reply.
-    ///
-    /// The caller's deadline has to end the wait. Not only does a server hang at times: a command that meets the very end
-    /// of its connection may be lost in redis-rs's queue, whose receiver is gone and whose sender is this one, and then
-    /// there is neither reply nor error.
+    /// Gives the connection up: an answer shows that it leads to the wrong server.
+    pub(super) fn abandon(&self) {
+        match &self.way {
+            Way::Own { health, .. } => health.dies(),
+            Way::Lent(redis) => quit(redis.clone()),
+        }
+    }
+
+    /// Gives the connection up, since a reply on it did not match its command: no other reply on it can be trusted. Says
+    /// so as an error of the one command that noticed; commands that are still open end without blame.
+    pub(super) fn distrust(&self, sign: &str) -> StoreError {
+        match &self.way {
+            Way::Own { health, .. } => health.is_distrusted(),
+            Way::Lent(redis) => quit(redis.clone()),
+        }
+        StoreError::new(
+            StoreErrorKind::Unavailable,
+            format!("a reply of Redis did not match its command ({sign}): the connection was given up"),
+        )
+    }
+
+    /// Sends one command and waits for its reply. The server has until `deadline`, counted from when the command is
+    /// sent.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time: the reply is discarded when it comes. Dropped at `deadline` or later it counts as
-    /// unanswered; before, the caller has changed its mind, which says nothing about the server.
-    pub(super) async fn send(&mut self, command: &Cmd, deadline: Instant) -> RedisResult<Value> {
-        let question = Question {
-            health: self.health.as_deref(),
-            deadline,
-        };
-        let reply = self.redis.send_packed_command(command).await;
-        // Errors of the server come as values.
-        let reply = reply.and_then(Value::extract_error);
-        question.answered(reply.as_ref().err());
-        reply
+    /// May be dropped at any time: a command that was not sent is forgotten, and the reply to one that was is discarded.
+    pub(super) async fn send(&mut self, command: Cmd, deadline: Instant) -> Result<Value, NoReply> {
+        let within = deadline.saturating_duration_since(Instant::now());
+        match &mut self.way {
+            Way::Lent(redis) => {
+                redis.set_response_timeout(within);
+                let reply: RedisResult<Value> = redis.send_packed_command(&command).await;
+                reply.and_then(Value::extract_error).map_err(NoReply::Redis)
+            }
+            Way::Own { jobs, health } => {
+                let (answer, answered) = oneshot::channel();
+                let job = Job {
+                    command,
+                    within,
+                    answer,
+                    place: None,
+                };
+                match &self.line {
+                    Some((dispatch, operation)) => dispatch.send(*operation, asking::standing(), job, jobs),
+                    // An error says that the task has ended with its connection: the sender is dropped then too.
+                    None => _ = jobs.send(job),
+                }
+                match answered.await {
+                    Ok(Answer::Reply(reply, took)) => {
+                        asking::store_took(took);
+                        reply.map_err(NoReply::Redis)
+                    }
+                    Ok(Answer::TimedOut) => Err(NoReply::TimedOut(within)),
+                    Ok(Answer::Shed) => Err(NoReply::Shed),
+                    Err(_dropped) if health.distrusted.load(Ordering::Acquire) => Err(NoReply::Distrusted),
+                    Err(_dropped) => Err(NoReply::ended()),
+                }
+            }
+        }
     }
 }
 
-/// The life of one connection: it is new until the handshake is over, then it serves, then it is dead for good.
+/// Has the server close a connection that is not ours to drop: its pool then finds it broken.
+fn quit(mut redis: MultiplexedConnection) {
+    if let Ok(tokio) = tokio::runtime::Handle::try_current() {
+        tokio.spawn(async move {
+            // Whatever comes of it: the connection is of no use.
+            _ = redis.send_packed_command(&cmd("QUIT")).await;
+        });
+    }
+}
+
+/// The life of one connection: it is new until the handshake is over, then it serves, then it is dead.
 #[derive(Debug)]
 pub(super) struct Health {
     state: AtomicU8,
-    unanswered: AtomicU32,
+    distrusted: AtomicBool,
+    died: Notify,
     link: Arc<Link>,
 }
 
@@ -87,7 +210,8 @@ impl Health {
     pub(super) fn new(link: Arc<Link>) -> Arc<Self> {
         Arc::new(Self {
             state: AtomicU8::new(NEW),
-            unanswered: AtomicU32::new(0),
+            distrusted: AtomicBool::new(false),
+            died: Notify::new(),
             link,
         })
     }
@@ -99,7 +223,20 @@ impl Health {
         }
     }
 
-    fn is_dead(&self) -> bool {
+    /// Completes when the connection is dead.
+    pub(super) async fn death(&self) {
+        loop {
+            let mut died = std::pin::pin!(self.died.notified());
+            // Before the look, so that a death in between is not missed.
+            died.as_mut().enable();
+            if self.is_dead() {
+                return;
+            }
+            died.await;
+        }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
         self.state.load(Ordering::Acquire) == DEAD
     }
 
@@ -113,21 +250,21 @@ impl Health {
         }
     }
 
-    fn dies(&self) {
+    pub(super) fn dies(&self) {
         if self.state.swap(DEAD, Ordering::AcqRel) == SERVES {
             self.link.connection_died();
         }
+        self.died.notify_waiters();
     }
 
-    fn answers(&self, error: Option<&RedisError>) {
-        self.unanswered.store(0, Ordering::Relaxed);
+    fn is_distrusted(&self) {
+        self.distrusted.store(true, Ordering::Release);
+        self.dies();
+    }
+
+    /// An answer has come, perhaps an error.
+    pub(super) fn answers(&self, error: Option<&RedisError>) {
         if error.is_some_and(classify::ends_connection) {
-            self.dies();
-        }
-    }
-
-    fn leaves_unanswered(&self) {
-        if self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED {
             self.dies();
         }
     }
@@ -136,107 +273,5 @@ impl Health {
 impl Drop for Health {
     fn drop(&mut self) {
         self.dies();
-    }
-}
-
-/// A command that was sent. Dropped without an answer, it looks at the clock to see whose fault that is.
-struct Question<'a> {
-    health: Option<&'a Health>,
-    deadline: Instant,
-}
-
-impl Question<'_> {
-    fn answered(mut self, error: Option<&RedisError>) {
-        if let Some(health) = self.health.take() {
-            health.answers(error);
-        }
-    }
-}
-
-impl Drop for Question<'_> {
-    fn drop(&mut self) {
-        if let Some(health) = self.health
-            && Instant::now() >= self.deadline
-        {
-            health.leaves_unanswered();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{io, time::Duration};
-
-    use super::*;
-
-    fn serving() -> (Arc<Link>, Arc<Health>) {
-        let link = Arc::new(Link::new("127.0.0.1:6379".to_owned(), Duration::from_secs(5)));
-        let health = Health::new(Arc::clone(&link));
-        health.serves();
-        (link, health)
-    }
-
-    fn ask(health: &Health, deadline: Instant) -> Question<'_> {
-        Question {
-            health: Some(health),
-            deadline,
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn three_operations_in_a_row_without_an_answer_end_it() {
-        let (link, health) = serving();
-        let past = Instant::now();
-        for _ in 0..10 {
-            drop(ask(&health, past));
-            drop(ask(&health, past));
-            ask(&health, past).answered(None);
-        }
-        assert_eq!(link.live(), 1);
-        for _ in 0..3 {
-            drop(ask(&health, past));
-        }
-        assert!(health.is_dead());
-        assert_eq!(link.live(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn callers_that_give_up_early_do_not_count() {
-        let (_, health) = serving();
-        for _ in 0..10 {
-            drop(ask(&health, Instant::now() + Duration::from_millis(1)));
-        }
-        assert!(!health.is_dead());
-    }
-
-    #[test]
-    fn a_connection_dies_once_and_for_all() {
-        let (link, health) = serving();
-        let broken = RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
-        ask(&health, Instant::now()).answered(Some(&broken));
-        health.observe(&PushInfo {
-            kind: PushKind::Disconnection,
-            data: Vec::new(),
-        });
-        health.serves();
-        drop(health);
-        assert_eq!(link.live(), 0);
-    }
-
-    #[test]
-    fn a_connection_that_dies_in_the_handshake_never_serves() {
-        let link = Arc::new(Link::new(String::new(), Duration::from_secs(5)));
-        let health = Health::new(Arc::clone(&link));
-        health.dies();
-        health.serves();
-        assert_eq!(link.live(), 0);
-    }
-
-    #[test]
-    fn a_connection_that_is_dropped_serves_no_more() {
-        let (link, health) = serving();
-        assert_eq!(link.live(), 1);
-        drop(health);
-        assert_eq!(link.live(), 0);
     }
 }

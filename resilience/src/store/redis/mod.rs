@@ -6,11 +6,15 @@ mod builder;
 mod classify;
 mod connection;
 mod connector;
+mod dispatch;
+mod io;
+mod line;
 mod link;
 mod lockout;
 mod pool;
 mod script;
 mod take;
+mod writer;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,14 +24,23 @@ use redis::{Cmd, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
 pub use self::builder::{RedisStoreBuilder, RedisStoreError};
-use self::{board::Boards, classify::store_error, connection::Connection, pool::Pool};
+use self::{
+    board::Boards,
+    connection::Connection,
+    pool::Pool,
+    script::{Script, script},
+};
 use super::{
     Attempt, Begun, BreakerBoard, KeyLayout, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreError,
-    StoreErrorKind, StoreFuture, Take, Taken, check_api_key,
+    StoreErrorKind, StoreFuture, Take, Taken, Timing, check_api_key,
 };
+use crate::store_breaker::Operation;
 
 /// How long a change by an operator may take, connecting included.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reads one key. A plain `GET` would answer without a word of what it was asked.
+static READ: Script = script!("scripts/read.lua");
 
 /// A store in Redis (5 or later), shared by all instances of a service.
 ///
@@ -110,17 +123,28 @@ impl RedisStore {
         }
     }
 
-    async fn ask(&self, command: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
-        let mut connection = self.pool.checkout(deadline).await?;
-        connection.send(command, deadline).await.map_err(store_error)
+    /// The text under a key; `None` if there is none.
+    async fn read(&self, operation: Operation, key: &str, deadline: Instant) -> Result<Option<String>, StoreError> {
+        let mut connection = self.pool.checkout_for(operation, deadline).await?;
+        let reply = READ.run(&mut connection, deadline, |command| {
+            command.arg(1).arg(key);
+        });
+        match reply.await? {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => match String::from_utf8(bytes) {
+                Ok(text) => Ok(Some(text)),
+                Err(_) => Err(odd("a value is not UTF-8")),
+            },
+            _ => Err(connection.distrust("a text was due")),
+        }
     }
 
     /// A command of an operator, who has no chain to keep the time and may come before the first connection does.
-    async fn change(&self, command: &Cmd) -> Result<Value, StoreError> {
+    async fn change(&self, command: Cmd) -> Result<Value, StoreError> {
         let deadline = Instant::now() + ADMIN_TIMEOUT;
         let answer = timeout_at(deadline, async {
             let mut connection = self.pool.checkout_by(deadline).await?;
-            connection.send(command, deadline).await.map_err(store_error)
+            Ok(connection.send(command, deadline).await?)
         });
         answer.await.unwrap_or_else(|_| {
             let message = format!("Redis has not answered within {ADMIN_TIMEOUT:?}");
@@ -133,7 +157,7 @@ impl Store for RedisStore {
     fn identity<'a>(&'a self, api_key: &'a str, deadline: Instant) -> StoreFuture<'a, Option<String>> {
         async move {
             let key = self.layout.api_key(api_key);
-            match self.ask(cmd("GET").arg(key), deadline).await.and_then(text)? {
+            match self.read(Operation::Auth, &key, deadline).await? {
                 Some(user) if user.is_empty() => Err(odd("an API key's user is empty")),
                 user => Ok(user),
             }
@@ -144,7 +168,7 @@ impl Store for RedisStore {
     fn flag<'a>(&'a self, name: &'a str, deadline: Instant) -> StoreFuture<'a, Option<bool>> {
         async move {
             let key = self.layout.flag(name);
-            let value = self.ask(cmd("GET").arg(key), deadline).await.and_then(text)?;
+            let value = self.read(Operation::Flag, &key, deadline).await?;
             value.as_deref().map(flag_value).transpose()
         }
         .boxed()
@@ -152,7 +176,7 @@ impl Store for RedisStore {
 
     fn take<'a>(&'a self, takes: &'a [Take<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Taken>> {
         async move {
-            let mut connection = self.pool.checkout(deadline).await?;
+            let mut connection = self.pool.checkout_for(Operation::RateLimit, deadline).await?;
             take::take(&mut connection, &self.layout, takes, deadline).await
         }
         .boxed()
@@ -160,7 +184,7 @@ impl Store for RedisStore {
 
     fn begin_attempts<'a>(&'a self, attempts: &'a [Attempt<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Begun>> {
         async move {
-            let mut connection = self.pool.checkout(deadline).await?;
+            let mut connection = self.pool.checkout_for(Operation::Lockout, deadline).await?;
             lockout::begin(&mut connection, &self.layout, attempts, deadline).await
         }
         .boxed()
@@ -168,7 +192,7 @@ impl Store for RedisStore {
 
     fn settle_attempts<'a>(&'a self, settled: &'a [Settlement<'a>], deadline: Instant) -> StoreFuture<'a, ()> {
         async move {
-            let mut connection = self.pool.checkout(deadline).await?;
+            let mut connection = self.pool.checkout_for(Operation::Lockout, deadline).await?;
             lockout::settle(&mut connection, &self.layout, settled, deadline).await
         }
         .boxed()
@@ -191,11 +215,10 @@ impl Store for RedisStore {
         async move {
             let key = self.layout.tally(subject, &lockout.id);
             let mut connection = self.pool.checkout_by(deadline).await?;
-            let removed = connection
-                .send(cmd("DEL").arg(key), deadline)
-                .await
-                .map_err(store_error)?;
-            Ok(removed == Value::Int(1))
+            match connection.send(cmd("DEL").arg(key).take(), deadline).await? {
+                Value::Int(removed) => Ok(removed == 1),
+                _ => Err(connection.distrust("a number was due")),
+            }
         }
         .boxed()
     }
@@ -204,7 +227,7 @@ impl Store for RedisStore {
         async move {
             let mut connection = self.pool.checkout_by(deadline).await?;
             let command = cmd("HGETALL").arg(self.layout.limits()).take();
-            let reply = connection.send(&command, deadline).await.map_err(store_error)?;
+            let reply = connection.send(command, deadline).await?;
             redis::from_redis_value::<Vec<(Vec<u8>, Vec<u8>)>>(reply)
                 .map(|fields| {
                     fields
@@ -212,7 +235,7 @@ impl Store for RedisStore {
                         .map(|(name, limit)| (lossy(name), lossy(limit)))
                         .collect()
                 })
-                .map_err(|_| odd("its limits are no hash"))
+                .map_err(|_| connection.distrust("a hash was due"))
         }
         .boxed()
     }
@@ -225,10 +248,24 @@ impl Store for RedisStore {
                 None => cmd("HDEL").arg(key).arg(name).take(),
             };
             let mut connection = self.pool.checkout_by(deadline).await?;
-            connection.send(&command, deadline).await.map_err(store_error)?;
-            Ok(())
+            match connection.send(command, deadline).await? {
+                Value::Int(_) => Ok(()),
+                _ => Err(connection.distrust("a number was due")),
+            }
         }
         .boxed()
+    }
+
+    fn timing(&self) -> Timing {
+        if self.pool.keeps_time() {
+            Timing::ByStore
+        } else {
+            Timing::ByGuards
+        }
+    }
+
+    fn has_line(&self) -> bool {
+        self.pool.has_line()
     }
 
     fn board(&self) -> Option<&dyn BreakerBoard> {
@@ -242,14 +279,16 @@ impl Store for RedisStore {
             match kind {
                 Probe::Write => {
                     let write = cmd("SET").arg(key).arg(1).arg("PX").arg(10_000).take();
-                    connection.send(&write, deadline).await.map_err(store_error)?;
-                    Ok(())
+                    match connection.send(write, deadline).await? {
+                        Value::Okay => Ok(()),
+                        _ => Err(connection.distrust("an OK was due")),
+                    }
                 }
                 Probe::Read => {
-                    connection
-                        .send(cmd("GET").arg(key), deadline)
-                        .await
-                        .map_err(store_error)?;
+                    match connection.send(cmd("GET").arg(key).take(), deadline).await? {
+                        Value::Nil | Value::BulkString(_) => {}
+                        _ => return Err(connection.distrust("a text was due")),
+                    }
                     is_primary(&mut connection, deadline).await
                 }
             }
@@ -263,7 +302,7 @@ impl StoreAdmin for RedisStore {
         async move {
             check_api_key(api_key, user)?;
             let key = self.layout.api_key(api_key);
-            self.change(cmd("SET").arg(key).arg(user)).await.map(drop)
+            self.change(cmd("SET").arg(key).arg(user).take()).await.map(drop)
         }
         .boxed()
     }
@@ -271,7 +310,7 @@ impl StoreAdmin for RedisStore {
     fn remove_api_key<'a>(&'a self, api_key: &'a str) -> StoreFuture<'a, bool> {
         async move {
             let key = self.layout.api_key(api_key);
-            let removed = self.change(cmd("DEL").arg(key)).await?;
+            let removed = self.change(cmd("DEL").arg(key).take()).await?;
             Ok(removed == Value::Int(1))
         }
         .boxed()
@@ -280,7 +319,9 @@ impl StoreAdmin for RedisStore {
     fn set_flag<'a>(&'a self, name: &'a str, on: bool) -> StoreFuture<'a, ()> {
         async move {
             let key = self.layout.flag(name);
-            self.change(cmd("SET").arg(key).arg(u8::from(on))).await.map(drop)
+            self.change(cmd("SET").arg(key).arg(u8::from(on)).take())
+                .await
+                .map(drop)
         }
         .boxed()
     }
@@ -288,7 +329,7 @@ impl StoreAdmin for RedisStore {
     fn clear_flag<'a>(&'a self, name: &'a str) -> StoreFuture<'a, bool> {
         async move {
             let key = self.layout.flag(name);
-            let removed = self.change(cmd("DEL").arg(key)).await?;
+            let removed = self.change(cmd("DEL").arg(key).take()).await?;
             Ok(removed == Value::Int(1))
         }
         .boxed()
@@ -306,7 +347,7 @@ impl fmt::Debug for RedisStore {
 
 /// Whether this server takes writes. One that may not be asked is taken at its word: it has just answered a read.
 async fn is_primary(connection: &mut Connection, deadline: Instant) -> Result<(), StoreError> {
-    let role = match connection.send(&cmd("ROLE"), deadline).await.map_err(store_error) {
+    let role = match connection.send(cmd("ROLE"), deadline).await.map_err(StoreError::from) {
         Err(error) if error.kind() == StoreErrorKind::Answered => return Ok(()),
         role => role?,
     };
@@ -318,18 +359,6 @@ async fn is_primary(connection: &mut Connection, deadline: Instant) -> Result<()
     }
     connection.abandon();
     Err(StoreError::new(StoreErrorKind::Unavailable, "this Redis is no primary"))
-}
-
-fn text(reply: Value) -> Result<Option<String>, StoreError> {
-    match reply {
-        Value::Nil => Ok(None),
-        Value::BulkString(bytes) => match String::from_utf8(bytes) {
-            Ok(text) => Ok(Some(text)),
-            Err(_) => Err(odd("a value is not UTF-8")),
-        },
-        Value::SimpleString(text) => Ok(Some(text)),
-        _ => Err(odd("a value is not a string")),
-    }
 }
 
 /// For text that whoever reads it will refuse if it is not what it should be.

@@ -9,11 +9,16 @@ use bb8::{QueueStrategy, RunError};
 use bb8_redis::RedisConnectionManager;
 use futures_util::FutureExt;
 use redis::Client;
-use tokio::{task::AbortHandle, time::Instant};
+use tokio::time::{Instant, timeout_at};
 
-use crate::store::{StoreError, StoreErrorKind};
+use crate::{
+    store::{StoreError, StoreErrorKind},
+    store_breaker::Operation,
+};
 
-use super::{classify::store_error, connection::Connection, connector::Connector, link::Link};
+use super::{
+    classify::store_error, connection::Connection, connector::Connector, dispatch::Dispatch, io::IoThread, link::Link,
+};
 
 /// A pool that hands out clones: the connection itself is back in the pool before its first command is written, so that
 /// a few connections carry any number of operations and none waits for another's reply.
@@ -25,13 +30,20 @@ pub(super) enum Pool {
 
 #[derive(Debug)]
 pub(super) struct Own {
+    shared: Arc<Shared>,
+    dispatch: Arc<Dispatch>,
+    listener: Box<Client>,
+    /// Where connections are opened and served. Ends with this.
+    io: IoThread,
+}
+
+#[derive(Debug)]
+struct Shared {
     pool: bb8::Pool<Connector>,
     link: Arc<Link>,
-    listener: Box<Client>,
     /// The pooled connection that was handed out last, to be shared for as long as it lives: a checkout takes several
     /// locks and a timer, and would find this very one again.
     last: RwLock<Option<Connection>>,
-    _sweeper: Sweeper,
 }
 
 /// Sizes and times of a pool of our own.
@@ -39,12 +51,23 @@ pub(super) struct Own {
 pub(super) struct PoolSettings {
     pub(super) size: u32,
     pub(super) checkout_timeout: Duration,
+    /// Commands of guards that are on their way at once, at most.
+    pub(super) in_flight: usize,
+    /// Commands of each kind of guard that wait for that, at most.
+    pub(super) line: usize,
 }
 
 impl Pool {
-    /// Starts to connect in the background, and keeps connecting for as long as the pool lives. Needs a tokio runtime.
-    pub(super) fn open(connector: Connector, link: Arc<Link>, settings: PoolSettings) -> Self {
+    /// Starts to connect in the background, on a thread of its own, and keeps connecting for as long as the pool lives.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses a thread.
+    pub(super) fn open(connector: Connector, link: Arc<Link>, settings: PoolSettings) -> std::io::Result<Self> {
+        let io = IoThread::start()?;
         let listener = connector.listener();
+        // bb8 spawns its tasks where it is called.
+        let inside = io.handle().enter();
         let pool = bb8::Pool::builder()
             .max_size(settings.size)
             .min_idle(settings.size)
@@ -58,20 +81,31 @@ impl Pool {
             .max_lifetime(Duration::MAX)
             .reaper_rate(Duration::from_millis(500))
             .build_unchecked(connector);
-        let sweeper = Sweeper::watch(pool.clone(), Arc::clone(&link));
-        Self::Own(Own {
-            pool,
-            link,
+        tokio::spawn(keep_swept(pool.clone(), Arc::clone(&link)));
+        let dispatch = Arc::new(Dispatch::new(settings.in_flight, settings.line));
+        tokio::spawn(Arc::clone(&dispatch).watch());
+        drop(inside);
+        Ok(Self::Own(Own {
+            dispatch,
+            shared: Arc::new(Shared {
+                pool,
+                link,
+                last: RwLock::default(),
+            }),
             listener: Box::new(listener),
-            last: RwLock::default(),
-            _sweeper: sweeper,
-        })
+            io,
+        }))
+    }
+
+    /// Whether an operation on this pool ends by its deadline, and counts it from sending to reply.
+    pub(super) const fn keeps_time(&self) -> bool {
+        matches!(self, Self::Own(_))
     }
 
     /// Connections that serve, as far as is known.
     pub(super) fn connections(&self) -> u32 {
         match self {
-            Self::Own(own) => own.link.live(),
+            Self::Own(own) => own.shared.link.live(),
             Self::Lent(pool) => pool.state().connections,
         }
     }
@@ -84,12 +118,28 @@ impl Pool {
         }
     }
 
-    /// A connection for one operation.
-    pub(super) async fn checkout(&self, deadline: Instant) -> Result<Connection, StoreError> {
+    /// A connection for a guard's operation, which takes its turn with the others.
+    pub(super) async fn checkout_for(&self, operation: Operation, deadline: Instant) -> Result<Connection, StoreError> {
+        let connection = self.checkout(deadline).await?;
+        Ok(match self {
+            Self::Own(own) => connection.for_operation(&own.dispatch, operation),
+            Self::Lent(_) => connection,
+        })
+    }
+
+    /// Whether operations wait for their turn.
+    pub(super) fn has_line(&self) -> bool {
+        match self {
+            Self::Own(own) => own.dispatch.has_line(),
+            Self::Lent(_) => false,
+        }
+    }
+
+    async fn checkout(&self, deadline: Instant) -> Result<Connection, StoreError> {
         match self {
             Self::Own(own) => own.checkout(deadline).await,
             Self::Lent(pool) => match pool.get().await {
-                Ok(connection) => Ok(Connection::lent(connection.clone(), deadline)),
+                Ok(connection) => Ok(Connection::lent(connection.clone())),
                 Err(RunError::User(error)) => Err(store_error(error)),
                 Err(RunError::TimedOut) if pool.state().connections == 0 => Err(StoreError::new(
                     StoreErrorKind::Unavailable,
@@ -103,7 +153,7 @@ impl Pool {
     /// A connection for somebody who has until `deadline`: tries to connect at once, whatever the back-off says.
     pub(super) async fn checkout_by(&self, deadline: Instant) -> Result<Connection, StoreError> {
         if let Self::Own(own) = self {
-            own.link.skip_wait();
+            own.shared.link.skip_wait();
         }
         self.checkout(deadline).await
     }
@@ -111,9 +161,28 @@ impl Pool {
 
 impl Own {
     async fn checkout(&self, deadline: Instant) -> Result<Connection, StoreError> {
-        if let Some(connection) = self.last_if_alive() {
+        let shared = &self.shared;
+        if let Some(connection) = shared.last_if_alive() {
             return Ok(connection);
         }
+        if shared.link.is_lost() {
+            return Err(shared.link.unavailable());
+        }
+        // There, since bb8 opens connections where it is asked for them.
+        let checkout = self.io.handle().spawn({
+            let shared = Arc::clone(shared);
+            async move {
+                let checkout = timeout_at(deadline, shared.checkout(deadline)).await;
+                checkout.unwrap_or_else(|_| Err(shared.link.unavailable()))
+            }
+        });
+        // An error is the end of the thread, which has been dropped with the pool.
+        checkout.await.unwrap_or_else(|_| Err(shared.link.unavailable()))
+    }
+}
+
+impl Shared {
+    async fn checkout(&self, deadline: Instant) -> Result<Connection, StoreError> {
         loop {
             if self.link.is_lost() {
                 return Err(self.link.unavailable());
@@ -153,28 +222,14 @@ fn saturated() -> StoreError {
 const BETWEEN_SWEEPS: Duration = Duration::from_millis(100);
 
 /// Takes dead connections out of a pool when they die. bb8 would meet them at a checkout only, and under a live one, which
-/// is always handed out first, never.
-#[derive(Debug)]
-struct Sweeper(AbortHandle);
-
-impl Sweeper {
-    fn watch(pool: bb8::Pool<Connector>, link: Arc<Link>) -> Self {
-        let task = tokio::spawn(async move {
-            loop {
-                link.loss().await;
-                sweep(&pool);
-                // A loss meanwhile is not forgotten, only swept later: a server that greets and then hangs up would be
-                // stormed otherwise, since each greeting ends the back-off.
-                tokio::time::sleep(BETWEEN_SWEEPS).await;
-            }
-        });
-        Self(task.abort_handle())
-    }
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.0.abort();
+/// is always handed out first, never. Ends with the thread it runs on.
+async fn keep_swept(pool: bb8::Pool<Connector>, link: Arc<Link>) {
+    loop {
+        link.loss().await;
+        sweep(&pool);
+        // A loss meanwhile is not forgotten, only swept later: a server that greets and then hangs up would be stormed
+        // otherwise, since each greeting ends the back-off.
+        tokio::time::sleep(BETWEEN_SWEEPS).await;
     }
 }
 

@@ -5,10 +5,13 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value, cmd};
 use tokio::time::Instant;
 
-use super::{classify::store_error, connection::Connection};
+use super::connection::{Connection, NoReply};
 use crate::store::StoreError;
 
 /// A script's text, and its hash once that was needed.
+///
+/// Every script takes a token as its last argument and gives it back beside its answer, so that an answer proves which
+/// question it belongs to. A reply that was lost, doubled or reordered on the way is noticed before it is used.
 pub(super) struct Script {
     code: &'static str,
     hash: LazyLock<String, fn() -> String>,
@@ -16,12 +19,15 @@ pub(super) struct Script {
 
 /// Declares a script of one or more pieces of Lua.
 macro_rules! script {
-    ($($file:literal),+) => {
-        $crate::store::redis::script::Script::new(
-            concat!($(include_str!($file)),+),
-            || redis::Script::new(concat!($(include_str!($file)),+)).get_hash().to_owned(),
-        )
-    };
+    ($($file:literal),+) => {{
+        // On one line with the script's first, so that line numbers in errors are those of the file.
+        const CODE: &str = concat!(
+            "local token = table.remove(ARGV) local function answer() ",
+            $(include_str!($file),)+
+            "\nend\nreturn { token, answer() }"
+        );
+        $crate::store::redis::script::Script::new(CODE, || redis::Script::new(CODE).get_hash().to_owned())
+    }};
 }
 
 pub(super) use script;
@@ -41,22 +47,38 @@ impl Script {
         deadline: Instant,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Value, StoreError> {
+        // Random, so that two commands on one connection never share one.
+        let token = fastrand::u64(..).to_be_bytes();
         let command = |how: &str, script: &str| {
             let mut command = cmd(how);
             command.arg(script);
             arguments(&mut command);
+            command.arg(&token);
             command
         };
-        let reply = match connection.send(&command("EVALSHA", &self.hash), deadline).await {
+        let reply = match connection.send(command("EVALSHA", &self.hash), deadline).await {
             // The one error after which nothing has happened for certain. Sent with its text, the script runs and stays
             // known, and nobody's SCRIPT FLUSH can come in between.
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                connection.send(&command("EVAL", self.code), deadline).await
+            Err(NoReply::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                connection.send(command("EVAL", self.code), deadline).await
             }
             reply => reply,
         };
-        reply.map_err(store_error)
+        answer_to(&token, reply?).ok_or_else(|| connection.distrust("it names another question"))
     }
+}
+
+/// The answer in a reply that names this token.
+fn answer_to(token: &[u8], reply: Value) -> Option<Value> {
+    let Value::Array(parts) = reply else { return None };
+    let mut parts = parts.into_iter();
+    match parts.next() {
+        Some(Value::BulkString(named)) if named == token => {}
+        _ => return None,
+    }
+    // Lua ends a table at a trailing `nil`.
+    let answer = parts.next().unwrap_or(Value::Nil);
+    parts.next().is_none().then_some(answer)
 }
 
 /// The numbers of a reply; `None` if it is anything else.
@@ -67,4 +89,27 @@ pub(super) fn numbers(reply: Value) -> Option<Vec<u64>> {
         _ => None,
     };
     values.iter().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_belongs_to_the_question_that_it_names() {
+        let bulk = |text: &str| Value::BulkString(text.into());
+        let reply = Value::Array(vec![bulk("token"), Value::Int(1)]);
+        assert_eq!(answer_to(b"token", reply.clone()), Some(Value::Int(1)));
+        assert_eq!(answer_to(b"taken", reply), None);
+        assert_eq!(answer_to(b"token", Value::Array(vec![bulk("token")])), Some(Value::Nil));
+        for odd in [
+            Value::Nil,
+            bulk("token"),
+            Value::Array(Vec::new()),
+            Value::Array(vec![Value::Int(1), bulk("token")]),
+            Value::Array(vec![bulk("token"), Value::Int(1), Value::Int(2)]),
+        ] {
+            assert_eq!(answer_to(b"token", odd.clone()), None, "{odd:?}");
+        }
+    }
 }
