@@ -1,5 +1,6 @@
 //! Fixtures: a real Redis that a test starts, stops, kills and freezes, and a proxy in front of it that misbehaves.
 
+mod garbler;
 mod proxy;
 mod redis_server;
 
@@ -15,7 +16,7 @@ use poem::{
     web::{LocalAddr, RemoteAddr},
 };
 
-pub use self::{proxy::Proxy, redis_server::RedisServer};
+pub use self::{garbler::Garble, proxy::Proxy, redis_server::RedisServer};
 
 /// A bound on waits for what must happen: never the time it should take.
 pub const PATIENCE: Duration = Duration::from_secs(20);

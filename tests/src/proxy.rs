@@ -20,7 +20,10 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use crate::free_port;
+use crate::{
+    free_port,
+    garbler::{Garble, Garbler, Next},
+};
 
 /// Stands on a free loopback port in front of a server.
 ///
@@ -29,6 +32,7 @@ use crate::free_port;
 pub struct Proxy {
     port: u16,
     accepted: Arc<AtomicUsize>,
+    garble: Next,
     orders: mpsc::Sender<(Order, oneshot::Sender<()>)>,
     task: AbortHandle,
 }
@@ -54,10 +58,18 @@ impl Proxy {
         let listener = bind(port).await;
         let accepted = Arc::new(AtomicUsize::new(0));
         let (orders, received) = mpsc::channel(1);
-        let server = serve(listener, (port, upstream), Arc::clone(&accepted), received);
+        let garble = Next::default();
+        let server = serve(
+            listener,
+            (port, upstream),
+            Arc::clone(&accepted),
+            garble.clone(),
+            received,
+        );
         Self {
             port,
             accepted,
+            garble,
             orders,
             task: tokio::spawn(server).abort_handle(),
         }
@@ -106,6 +118,17 @@ impl Proxy {
         self.delay(Duration::ZERO).await;
     }
 
+    /// Garbles the next reply of the server that contains these bytes, on whatever connection it comes.
+    pub fn garble(&self, how: Garble, containing: &[u8]) {
+        self.garble.set(how, containing);
+    }
+
+    /// Whether a reply was garbled since [`garble`](Self::garble) was called.
+    #[must_use]
+    pub fn has_garbled(&self) -> bool {
+        self.garble.is_done()
+    }
+
     async fn order(&self, order: Order) {
         let (done, obeyed) = oneshot::channel();
         self.orders.send((order, done)).await.expect("the proxy runs");
@@ -123,6 +146,7 @@ async fn serve(
     listener: TcpListener,
     (port, upstream): (u16, u16),
     accepted: Arc<AtomicUsize>,
+    garble: Next,
     mut orders: mpsc::Receiver<(Order, oneshot::Sender<()>)>,
 ) {
     let mut listener = Some(listener);
@@ -149,7 +173,7 @@ async fn serve(
             }
             client = accept(listener.as_ref()) => {
                 accepted.fetch_add(1, Ordering::SeqCst);
-                connections.spawn(relay(client, upstream, mode.subscribe()));
+                connections.spawn(relay(client, upstream, mode.subscribe(), garble.clone()));
             }
         }
     }
@@ -169,7 +193,7 @@ async fn accept(listener: Option<&TcpListener>) -> TcpStream {
 }
 
 /// Passes both directions on until either ends.
-async fn relay(client: TcpStream, upstream: u16, mut mode: watch::Receiver<Mode>) {
+async fn relay(client: TcpStream, upstream: u16, mut mode: watch::Receiver<Mode>, garble: Next) {
     if !passes(&mut mode).await {
         return;
     }
@@ -180,19 +204,32 @@ async fn relay(client: TcpStream, upstream: u16, mut mode: watch::Receiver<Mode>
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::select! {
-        _ = pass_on(from_client, to_server, mode.clone()) => {}
-        _ = pass_on(from_server, to_client, mode) => {}
+        _ = pass_on(from_client, to_server, mode.clone(), None) => {}
+        _ = pass_on(from_server, to_client, mode, Some(Garbler::new(garble))) => {}
     }
 }
 
-async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut mode: watch::Receiver<Mode>) -> io::Result<()> {
+async fn pass_on(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut mode: watch::Receiver<Mode>,
+    mut garbler: Option<Garbler>,
+) -> io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 || !passes(&mut mode).await {
             return Ok(());
         }
-        to.write_all(&buffer[..read]).await?;
+        let Some(garbler) = &mut garbler else {
+            to.write_all(&buffer[..read]).await?;
+            continue;
+        };
+        let passed = garbler.pass(&buffer[..read]);
+        to.write_all(&passed.bytes).await?;
+        if passed.is_cut {
+            return Ok(());
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod contents;
 mod flood;
 mod limiter;
 mod lockouts;
+mod mixups;
 mod old_server;
 mod outage;
 

@@ -53,8 +53,9 @@ pub(super) enum NoReply {
     Redis(RedisError),
     /// Nothing came within this time.
     TimedOut(Duration),
-    /// The connection was given up meanwhile, since its replies could not be told apart any more.
-    Distrusted,
+    /// The connection has ended, which another command on it has reported. One event is one failure of the server,
+    /// however many commands were open.
+    EndedWithOthers,
     /// The command was not sent: too many wait in this process.
     Shed,
 }
@@ -74,10 +75,9 @@ impl From<NoReply> for StoreError {
                 StoreErrorKind::TimedOut,
                 format!("Redis has not answered within {within:?}"),
             ),
-            // The server is not to blame for each command that was open: the one that saw it has reported it.
-            NoReply::Distrusted => Self::new(
+            NoReply::EndedWithOthers => Self::new(
                 StoreErrorKind::Answered,
-                "the connection to Redis was given up: its replies did not match its commands",
+                "the connection to Redis has ended, with other commands on it",
             ),
             NoReply::Shed => Self::new(
                 StoreErrorKind::Saturated,
@@ -128,12 +128,13 @@ impl Connection {
         }
     }
 
-    /// Gives the connection up, since a reply on it did not match its command: no other reply on it can be trusted. Says
-    /// so as an error of the one command that noticed; commands that are still open end without blame.
+    /// Gives the connection up, since a reply on it did not match its command: no other reply on it can be trusted.
     pub(super) fn distrust(&self, sign: &str) -> StoreError {
-        match &self.way {
-            Way::Own { health, .. } => health.is_distrusted(),
-            Way::Lent(redis) => quit(redis.clone()),
+        self.abandon();
+        if let Way::Own { health, .. } = &self.way
+            && !health.takes_blame()
+        {
+            return NoReply::EndedWithOthers.into();
         }
         StoreError::new(
             StoreErrorKind::Unavailable,
@@ -171,16 +172,24 @@ impl Connection {
                 match answered.await {
                     Ok(Answer::Reply(reply, took)) => {
                         asking::store_took(took);
-                        reply.map_err(NoReply::Redis)
+                        reply.map_err(|error| match is_end(&error) && !health.takes_blame() {
+                            true => NoReply::EndedWithOthers,
+                            false => NoReply::Redis(error),
+                        })
                     }
                     Ok(Answer::TimedOut) => Err(NoReply::TimedOut(within)),
                     Ok(Answer::Shed) => Err(NoReply::Shed),
-                    Err(_dropped) if health.distrusted.load(Ordering::Acquire) => Err(NoReply::Distrusted),
-                    Err(_dropped) => Err(NoReply::ended()),
+                    Err(_dropped) if health.takes_blame() => Err(NoReply::ended()),
+                    Err(_dropped) => Err(NoReply::EndedWithOthers),
                 }
             }
         }
     }
+}
+
+/// Whether the error is the end of its connection, and no answer of the server.
+fn is_end(error: &RedisError) -> bool {
+    !matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) && classify::ends_connection(error)
 }
 
 /// Has the server close a connection that is not ours to drop: its pool then finds it broken.
@@ -197,7 +206,8 @@ fn quit(mut redis: MultiplexedConnection) {
 #[derive(Debug)]
 pub(super) struct Health {
     state: AtomicU8,
-    distrusted: AtomicBool,
+    /// Whether a command has reported the end.
+    blamed: AtomicBool,
     died: Notify,
     link: Arc<Link>,
 }
@@ -210,7 +220,7 @@ impl Health {
     pub(super) fn new(link: Arc<Link>) -> Arc<Self> {
         Arc::new(Self {
             state: AtomicU8::new(NEW),
-            distrusted: AtomicBool::new(false),
+            blamed: AtomicBool::new(false),
             died: Notify::new(),
             link,
         })
@@ -257,9 +267,9 @@ impl Health {
         self.died.notify_waiters();
     }
 
-    fn is_distrusted(&self) {
-        self.distrusted.store(true, Ordering::Release);
-        self.dies();
+    /// Whether the connection's end is still to be reported: true once.
+    fn takes_blame(&self) -> bool {
+        !self.blamed.swap(true, Ordering::Relaxed)
     }
 
     /// An answer has come, perhaps an error.
