@@ -7,7 +7,8 @@ mod account;
 mod admin;
 pub mod board;
 mod bucket;
-mod layout;
+mod key_secret;
+pub(crate) mod layout;
 pub(crate) mod lockout;
 mod memory;
 mod redis;
@@ -20,9 +21,11 @@ use std::{error::Error as StdError, fmt, time::Duration};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+pub(crate) use self::key_secret::KeySecret;
 pub use self::{
     admin::StoreAdmin,
     board::BreakerBoard,
+    key_secret::InvalidKeySecret,
     layout::{ApiKeys, InvalidPrefix, KeyLayout},
     lockout::{Attempt, Begun, Lockout, LockoutStatus, Settle, Settlement},
     memory::{MemoryStore, MemoryStoreBuilder},

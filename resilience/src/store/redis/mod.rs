@@ -89,6 +89,12 @@ impl RedisStore {
         self
     }
 
+    /// The names under which it keeps things: to look up one client's keys.
+    #[must_use]
+    pub const fn layout(&self) -> &KeyLayout {
+        &self.layout
+    }
+
     /// Connections that serve at present, as far as is known without asking.
     #[must_use]
     pub fn connections(&self) -> u32 {
