@@ -40,7 +40,7 @@ impl ApiKeys {
 /// | what | key | value |
 /// |---|---|---|
 /// | an API key | `apikey-sha256:<hex>` or `apikey:<key>` | the user's id |
-/// | a flag | `flag:<name>` | `1`, `true`, `on` or `0`, `false`, `off` |
+/// | a flag | `flag:<name>` | `1` or `0`, `on` or `off`, or another word of [`flag_value`](super::flag_value()) |
 /// | limits by name | `limits` | a hash: name to JSON |
 /// | a tally of attempts | `lock:{<subject>}:<lockout>` | its locks and its attempts, packed, with an expiry |
 /// | a client's count | `rl:{<client>}:<quota>` | counters in 16 bytes, or the time of a full bucket in 12, with an expiry |

@@ -22,6 +22,7 @@ mod rate_limit;
 mod recovery;
 mod responses;
 mod several_quotas;
+mod unreadable;
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ pub use self::builder::{RedisStoreBuilder, RedisStoreError};
 use self::{board::Boards, classify::store_error, connection::Connection, pool::Pool};
 use super::{
     Attempt, Begun, BreakerBoard, KeyLayout, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreError,
-    StoreErrorKind, StoreFuture, Take, Taken, check_api_key,
+    StoreErrorKind, StoreFuture, Take, Taken, check_api_key, flag_value,
 };
 
 /// How long a change by an operator may take, connecting included.
@@ -150,8 +150,14 @@ impl Store for RedisStore {
     fn flag<'a>(&'a self, name: &'a str, deadline: Instant) -> StoreFuture<'a, Option<bool>> {
         async move {
             let key = self.layout.flag(name);
-            let value = self.ask(cmd("GET").arg(key), deadline).await.and_then(text)?;
-            value.as_deref().map(flag_value).transpose()
+            let mut connection = self.pool.checkout(deadline).await?;
+            match connection.send(cmd("GET").arg(key), deadline).await {
+                Ok(Value::Nil) => Ok(None),
+                Ok(Value::BulkString(text)) => flag_value(text).map(Some),
+                Ok(_) => Err(odd("a flag is not a string").unreadable()),
+                Err(error) if error.code() == Some("WRONGTYPE") => Err(store_error(error).unreadable()),
+                Err(error) => Err(store_error(error)),
+            }
         }
         .boxed()
     }
@@ -341,17 +347,6 @@ fn text(reply: Value) -> Result<Option<String>, StoreError> {
 /// For text that whoever reads it will refuse if it is not what it should be.
 fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn flag_value(text: &str) -> Result<bool, StoreError> {
-    let is = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    if is(["1", "true", "on"]) {
-        Ok(true)
-    } else if is(["0", "false", "off"]) {
-        Ok(false)
-    } else {
-        Err(odd("a flag is none of 1, true, on, 0, false, off"))
-    }
 }
 
 fn odd(what: &str) -> StoreError {
