@@ -68,7 +68,8 @@ impl ApiKeys {
 /// [`tally_pattern`](Self::tally_pattern) find one client's keys.
 ///
 /// Each comes after the prefix, as does the channel `breaker:{<system>}:changes`, on which names of breakers are published.
-/// The counts of one client share a hash tag, hence a slot of a cluster; so do the breakers of a system.
+/// The counts of one client share a hash tag, and so do the breakers of a system. Other keys of one decision do not, which is
+/// why a Redis in cluster mode is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyLayout {
     prefix: String,

@@ -16,7 +16,7 @@ mod install;
 mod lockout;
 mod metrics;
 mod observe;
-mod outage_log;
+pub(crate) mod outage_log;
 mod proxies;
 mod rate_limit;
 mod recovery;

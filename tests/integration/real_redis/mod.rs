@@ -1,5 +1,6 @@
 //! Guards over a real Redis: the names of their keys, values that cannot be read, and servers that cannot serve.
 
+mod cluster;
 mod flags;
 mod key_names;
 

@@ -8,6 +8,7 @@ mod connection;
 mod connector;
 mod link;
 mod lockout;
+mod mode;
 mod pool;
 mod script;
 mod take;
@@ -37,6 +38,9 @@ const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// It never waits for Redis to come up, neither at the start nor later: while no connection serves, operations fail at
 /// once, and connections come back in the background, without a restart and without traffic. Before Redis 6, a
 /// connection that has died is noticed by the next operation only.
+///
+/// A Redis in cluster mode is refused, because the keys of one decision lie in different slots: operations fail as in an
+/// outage, and the log says so at error level. Each new connection asks the server for its mode.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), resilience::store::RedisStoreError> {
@@ -76,6 +80,10 @@ impl RedisStore {
     /// checkout (leave `test_on_check_out` on, at the price of a round trip), attempts to connect do not back off, and an
     /// operation waits for a connection until the pool's `connection_timeout` or its own deadline. Changes of shared breakers
     /// are not pushed to it, since that takes a connection of its own: they are polled.
+    ///
+    /// The server's mode is not checked: do not lend a pool to a Redis in cluster mode, which is not supported. Operations
+    /// that such a server refuses (`CROSSSLOT`, `MOVED`, `ASK`) are outages, but others succeed, so that quotas and lockouts
+    /// do not hold.
     #[must_use]
     pub fn from_pool(pool: bb8::Pool<RedisConnectionManager>) -> Self {
         Self::on(Pool::Lent(pool), KeyLayout::new())
