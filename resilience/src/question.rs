@@ -121,6 +121,8 @@ enum State<'a, T> {
 struct Admission<'a> {
     breaker: &'a Arc<StoreBreaker>,
     permit: Permit<'a>,
+    /// Whether an answer ends a row of failures.
+    proves: bool,
 }
 
 impl<'a, T> Question<'a, T> {
@@ -132,13 +134,34 @@ impl<'a, T> Question<'a, T> {
         ask: impl FnOnce(Instant) -> StoreFuture<'a, T>,
     ) -> Self {
         match breaker.admit() {
-            Some(permit) => Self::new(Some(Admission { breaker, permit }), asked, within, ask),
+            Some(permit) => Self::new(
+                Some(Admission {
+                    breaker,
+                    permit,
+                    proves: true,
+                }),
+                asked,
+                within,
+                ask,
+            ),
             None => Self {
                 deadline: asked.at,
                 own: true,
                 state: State::Answered(Err(Outage::BreakerOpen), None),
             },
         }
+    }
+
+    /// Counts an answer as neutral: it does not show that the store would take a write.
+    pub(crate) fn proving_nothing(mut self) -> Self {
+        if let State::Asking {
+            admission: Some(admission),
+            ..
+        } = &mut self.state
+        {
+            admission.proves = false;
+        }
+        self
     }
 
     /// Asks somebody else, with no breaker of ours.
@@ -199,7 +222,7 @@ impl<'a, T> Question<'a, T> {
         };
         let state = std::mem::replace(&mut self.state, State::Answered(Err(outage), None));
         if let State::Asking {
-            admission: Some(Admission { breaker, permit }),
+            admission: Some(Admission { breaker, permit, .. }),
             ..
         } = state
             && self.own
@@ -251,9 +274,15 @@ impl<T> Pending for Question<'_, T> {
             let kind = error.kind();
             (Outage::Failed(error), kind)
         });
-        if let Some(Admission { breaker, permit }) = admission {
+        if let Some(Admission {
+            breaker,
+            permit,
+            proves,
+        }) = admission
+        {
             match &answer {
-                Ok(_) => permit.success(),
+                Ok(_) if proves => permit.success(),
+                Ok(_) => permit.neutral(),
                 Err((_, StoreErrorKind::Unavailable)) => breaker.fail(permit),
                 // A store that answers nonsense has not failed, but what failures it had before it does not undo.
                 Err((_, StoreErrorKind::Answered | StoreErrorKind::Saturated)) => permit.neutral(),

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod flags;
+mod full;
 mod key_names;
 
 use std::time::Duration;
