@@ -16,7 +16,7 @@ use resilience::{
         SharedBreakers, Sharing,
         admin::{BearerToken, BreakerAdmin},
     },
-    store::{ApiKeys, MemoryStore, RedisStore},
+    store::{ApiKeys, KeyLayout, MemoryStore, RedisStore, RedisStoreError},
 };
 
 use crate::payments;
@@ -28,6 +28,8 @@ pub(crate) struct Config {
     /// `None` is the embedded store. It may hold a password: never printed.
     redis_url: Option<String>,
     api_keys: ApiKeys,
+    /// Hides clients in the names of keys; never printed.
+    key_secret: Option<String>,
     breakers: BreakerChoice,
     trusted_proxies: Vec<Network>,
     /// The system whose breakers this one shares.
@@ -61,6 +63,7 @@ impl Config {
                 Some("plain") => ApiKeys::plain(),
                 Some(other) => return Err(Misuse::value("API_KEYS", other, "`sha256` or `plain`")),
             },
+            key_secret: var("KEY_SECRET")?,
             breakers: match var("BREAKERS")?.as_deref() {
                 None | Some("shared") => BreakerChoice::Shared,
                 Some("per_operation") => BreakerChoice::PerOperation,
@@ -126,13 +129,19 @@ impl Config {
                 .share_breakers(Sharing::system(system.as_str()).with_any());
         }
         let built = match &self.redis_url {
-            Some(url) => builder.redis(url).api_keys(self.api_keys).build(),
+            Some(url) => {
+                let mut builder = builder.redis(url).api_keys(self.api_keys);
+                if let Some(secret) = &self.key_secret {
+                    builder = builder.key_secret(secret);
+                }
+                builder.build()
+            }
             None => builder
                 .store(MemoryStore::new().with_api_key(DEMO_KEY, DEMO_USER))
                 .build(),
         };
         built.map_err(|error| match error {
-            BuildError::Redis(error) => Misuse::of("REDIS_URL", error),
+            BuildError::Redis(error) => redis_misuse(error),
             BuildError::LimitsFile(error) => Misuse::of("LIMITS_FILE", error),
             BuildError::Network { error, .. } => Misuse::of("TRUSTED_PROXIES", error),
             error @ BuildError::Invalid {
@@ -171,9 +180,34 @@ impl Config {
                 "not set, and the embedded store lives only inside its service",
             ));
         };
-        let store = RedisStore::builder(url).api_keys(self.api_keys).build();
-        store.map_err(|error| Misuse::of("REDIS_URL", error))
+        let mut builder = RedisStore::builder(url).api_keys(self.api_keys);
+        if let Some(secret) = &self.key_secret {
+            builder = builder.key_secret(secret);
+        }
+        builder.build().map_err(redis_misuse)
     }
+
+    /// The names of keys in Redis, without a connection to it.
+    pub(crate) fn layout(&self) -> Result<KeyLayout, Misuse> {
+        let layout = KeyLayout::new().with_api_keys(self.api_keys);
+        match &self.key_secret {
+            None => Ok(layout),
+            Some(secret) => layout
+                .with_key_secret(secret)
+                .map_err(|error| Misuse::of("KEY_SECRET", error)),
+        }
+    }
+}
+
+/// Names the variable that an error of the store's settings comes from.
+fn redis_misuse(error: RedisStoreError) -> Misuse {
+    let name = match &error {
+        RedisStoreError::Option {
+            option: "key_secret", ..
+        } => "KEY_SECRET",
+        _ => "REDIS_URL",
+    };
+    Misuse::of(name, error)
 }
 
 /// What the service calls, with settings for the demonstration by hand: a probe that was killed is missed for two seconds.

@@ -5,6 +5,7 @@ mod breakers;
 mod config;
 mod limits;
 mod payments;
+mod redis_keys;
 mod routes;
 mod serve;
 mod users;
@@ -23,7 +24,8 @@ use crate::config::{Config, Misuse};
 /// A small service behind `resilience`.
 ///
 /// Settings come from the environment: PORT (3000), HOST (127.0.0.1), REDIS_URL (none: an embedded store),
-/// BREAKERS (shared, or per_operation), API_KEYS (sha256, or plain), TRUSTED_PROXIES (none; networks and addresses,
+/// BREAKERS (shared, or per_operation), API_KEYS (sha256, or plain), KEY_SECRET (none; at least 16
+/// bytes that hide clients in the names of Redis keys), TRUSTED_PROXIES (none; networks and addresses,
 /// separated by commas, whose X-Forwarded-For is believed), LIMITS_FILE (none; TOML with quotas by name),
 /// PAYMENTS_URL (none: a stub on a second port), SHARE_BREAKERS (none; the system whose breakers are shared through
 /// Redis), ADMIN_TOKEN (none; who sends it may hold them at /admin/breakers), RUST_LOG (info).
@@ -63,6 +65,12 @@ enum Command {
         /// The account's name, in any spelling
         account: String,
     },
+    /// Print patterns for `redis-cli --scan --pattern` that find the counts and tallies of a client: first of quotas, then
+    /// of lockouts. Uses KEY_SECRET
+    RedisKeys {
+        #[command(subcommand)]
+        client: redis_keys::Client,
+    },
     /// Print the guards of every handler, in the order in which they run
     Policies,
 }
@@ -92,6 +100,7 @@ async fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Limits { change } => limits::change(&config, change).await,
         Command::Breakers { order } => breakers::order(&config, order).await,
         Command::Unlock { account } => admin::unlock(&config, &account).await,
+        Command::RedisKeys { client } => redis_keys::print(&config, client),
         Command::Policies => admin::print_policies(&config.resilience()?),
     }
 }

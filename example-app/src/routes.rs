@@ -166,6 +166,7 @@ async fn readyz(resilience: Resilience) -> Json<Value> {
         "degraded": health.is_degraded(),
         "store": { "reachable": health.store_reachable },
         "breakers": breakers,
+        "unreadable_flags": health.unreadable_flags,
         "policies": policies,
     });
     if resilience.shared_breakers().is_some() {

@@ -6,7 +6,7 @@ use poem::http::{HeaderName, HeaderValue};
 
 use crate::{
     concurrency::{ConcurrencyConfig, Priority},
-    guard::{concurrency::Slots, flag::LastKnown, lockout::Lockouts},
+    guard::{concurrency::Slots, flag::FlagState, lockout::Lockouts},
     limits::{NamedLimit, NamedLimits, Terms, TermsRef, named_family},
     observe::{Complaints, Overruns, Tally},
     policy::{Flag, Key, Mode, Policy, RateLimit},
@@ -70,7 +70,7 @@ pub(crate) struct BoundFlag {
     pub(crate) spec: Flag,
     pub(crate) deadline: Duration,
     pub(crate) breaker: Arc<StoreBreaker>,
-    pub(crate) last_known: Arc<LastKnown>,
+    pub(crate) state: Arc<FlagState>,
     /// The flag's name, as `x-flag-fallback` says it.
     pub(crate) header: HeaderValue,
     pub(crate) tally: Tally,
@@ -127,7 +127,7 @@ impl Bound {
                     spec,
                     deadline: spec.deadline.unwrap_or(settings.flag_deadline),
                     breaker: breaker(Operation::Flag),
-                    last_known: runtime.last_known(spec.name),
+                    state: runtime.flag_state(spec.name),
                     header: HeaderValue::from_str(spec.name).unwrap_or(HeaderValue::from_static("unnamed")),
                     tally: Tally::default(),
                     complaints: Complaints::default(),

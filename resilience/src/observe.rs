@@ -198,6 +198,13 @@ impl Complaints {
         }
     }
 
+    /// Says that a flag has a value that cannot be read.
+    pub(crate) fn unreadable(&self, flag: &str, reason: &dyn Display) {
+        if let Some(unsaid) = self.due() {
+            tracing::warn!(flag, %reason, unsaid, "a flag is unreadable: its last known value or its default serves");
+        }
+    }
+
     /// Says what a guard would have answered that only observes.
     pub(crate) fn would_have_rejected(&self, guard: &dyn Display, refusal: &dyn Display) {
         if let Some(unsaid) = self.due() {

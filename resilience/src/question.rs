@@ -173,6 +173,8 @@ enum State<'a, T> {
 struct Admission<'a> {
     breaker: &'a Arc<StoreBreaker>,
     permit: Permit<'a>,
+    /// Whether an answer ends a row of failures.
+    proves: bool,
 }
 
 impl<'a, T> Question<'a, T> {
@@ -186,7 +188,24 @@ impl<'a, T> Question<'a, T> {
         let Some(permit) = breaker.admit() else {
             return Self::answered(asked, Outage::BreakerOpen);
         };
-        Self::new(Some(Admission { breaker, permit }), asked, within, ask)
+        let admission = Admission {
+            breaker,
+            permit,
+            proves: true,
+        };
+        Self::new(Some(admission), asked, within, ask)
+    }
+
+    /// Counts an answer as neutral: it does not show that the store would take a write.
+    pub(crate) fn proving_nothing(mut self) -> Self {
+        if let State::Asking {
+            admission: Some(admission),
+            ..
+        } = &mut self.state
+        {
+            admission.proves = false;
+        }
+        self
     }
 
     /// Asks somebody else, with no breaker of ours.
@@ -264,7 +283,7 @@ impl<'a, T> Question<'a, T> {
             Some(Admission { breaker, .. }) if breaker.timing() == Timing::ByStore => Outage::Shed,
             _ => Outage::DeadlineExceeded,
         };
-        if let Some(Admission { breaker, permit }) = admission
+        if let Some(Admission { breaker, permit, .. }) = admission
             && matches!(outage, Outage::DeadlineExceeded)
         {
             breaker.fail(permit);
@@ -319,9 +338,15 @@ impl<T> Pending for Question<'_, T> {
             let kind = error.kind();
             (Outage::from(error), kind)
         });
-        if let Some(Admission { breaker, permit }) = admission {
+        if let Some(Admission {
+            breaker,
+            permit,
+            proves,
+        }) = admission
+        {
             match &answer {
-                Ok(_) => permit.took(took).success(),
+                Ok(_) if proves => permit.took(took).success(),
+                Ok(_) => permit.neutral(),
                 Err((_, StoreErrorKind::Unavailable | StoreErrorKind::TimedOut)) => breaker.fail(permit.took(took)),
                 // A store that answers nonsense has not failed, but what failures it had before it does not undo.
                 Err((_, StoreErrorKind::Answered | StoreErrorKind::Saturated)) => permit.neutral(),

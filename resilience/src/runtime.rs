@@ -23,7 +23,7 @@ use crate::{
     concurrency::ConcurrencyLimit,
     deadline::DeadlineHeader,
     dependency::Dependencies,
-    guard::{auth::Authenticator, concurrency::PriorityOf, flag::LastKnown, lockout::BodyBounds, rate_limit::Blocked},
+    guard::{auth::Authenticator, concurrency::PriorityOf, flag::FlagState, lockout::BodyBounds, rate_limit::Blocked},
     limits::{self, Limits, NamedLimits},
     lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
@@ -167,6 +167,7 @@ impl Resilience {
                 .iter()
                 .map(|breaker| (breaker.name().to_owned(), breaker.state()))
                 .collect(),
+            unreadable_flags: self.runtime.unreadable_flags(),
         }
     }
 
@@ -256,13 +257,18 @@ pub struct Health {
     pub store_reachable: bool,
     /// Name and state of each breaker, sorted by name.
     pub breakers: Vec<(String, State)>,
+    /// Names of flags whose value the store has but cannot be read as on or off, sorted: their guards fall back. Known from
+    /// requests, and cleared by the next readable answer.
+    pub unreadable_flags: Vec<String>,
 }
 
 impl Health {
     /// Whether guards are falling back, or would at the next request.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        !self.store_reachable || self.breakers.iter().any(|(_, state)| *state != State::Closed)
+        !self.store_reachable
+            || !self.unreadable_flags.is_empty()
+            || self.breakers.iter().any(|(_, state)| *state != State::Closed)
     }
 }
 
@@ -341,7 +347,7 @@ pub(crate) struct Runtime {
     pub(crate) sharing: Option<(Arc<Core>, Driver)>,
     /// Settlements of attempts that wait for the store, at most.
     pub(crate) unsettled: Semaphore,
-    last_known: Mutex<HashMap<&'static str, Arc<LastKnown>>>,
+    flags: Mutex<HashMap<&'static str, Arc<FlagState>>>,
     /// Sorted by the policy's address.
     bound: Vec<(usize, Bound)>,
     strays: Mutex<HashMap<usize, Arc<Bound>>>,
@@ -396,7 +402,7 @@ impl Runtime {
             dependencies: None,
             sharing: None,
             unsettled: Semaphore::new(1_024),
-            last_known: Mutex::default(),
+            flags: Mutex::default(),
             bound: Vec::new(),
             strays: Mutex::default(),
             inbound: Mutex::default(),
@@ -504,8 +510,18 @@ impl Runtime {
         inbound.iter().filter_map(Weak::upgrade).collect()
     }
 
-    pub(crate) fn last_known(&self, flag: &'static str) -> Arc<LastKnown> {
-        let mut known = self.last_known.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(known.entry(flag).or_default())
+    pub(crate) fn flag_state(&self, flag: &'static str) -> Arc<FlagState> {
+        let mut flags = self.flags.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(flags.entry(flag).or_default())
+    }
+
+    /// Names of flags whose last answer was unreadable, sorted.
+    fn unreadable_flags(&self) -> Vec<String> {
+        let flags = self.flags.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreadable = flags.iter().filter(|(_, flag)| flag.is_unreadable());
+        let mut names: Vec<_> = unreadable.map(|(name, _)| (*name).to_owned()).collect();
+        drop(flags);
+        names.sort_unstable();
+        names
     }
 }

@@ -11,6 +11,7 @@ mod limits;
 mod lockout_api;
 mod outage;
 mod outbound;
+mod real_redis;
 mod redis_store;
 mod sharing;
 mod slots;

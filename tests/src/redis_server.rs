@@ -58,6 +58,37 @@ impl RedisServer {
         panic!("redis-server does not come up with {arguments:?}");
     }
 
+    /// Starts a server on this port, which another of these has left.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_at(port: u16) -> Self {
+        let mut server = Self::prepare(&[]);
+        server.port = port;
+        server.restart();
+        server
+    }
+
+    /// Starts a server in cluster mode, a cluster of one that serves all slots.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_cluster() -> Self {
+        let server = Self::start_with(&["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]);
+        server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        // A new primary waits two seconds before it serves.
+        let begun = Instant::now();
+        while !server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok") {
+            assert!(begun.elapsed() < PATIENCE, "the cluster does not serve");
+            thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+
     /// Has a port, but runs no server on it until [`restart`](Self::restart).
     #[must_use]
     pub fn prepare(arguments: &[&str]) -> Self {

@@ -15,6 +15,7 @@ fn it_lives_and_is_ready() {
         "degraded": false,
         "store": { "reachable": true },
         "breakers": { "store": "closed" },
+        "unreadable_flags": [],
         "policies": { "report": { "in_flight": 0, "queued": 0, "limit": 8 } },
     });
     assert_eq!((readyz.status, readyz.json()), (200, ready));

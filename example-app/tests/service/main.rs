@@ -10,6 +10,7 @@ mod outage;
 mod process;
 mod proxies;
 mod quote;
+mod redis_keys;
 mod report;
 mod settings;
 mod shared;

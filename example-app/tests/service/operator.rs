@@ -97,6 +97,27 @@ fn flags_switch_a_feature_off_and_on_at_once() {
 }
 
 #[test]
+fn a_flag_that_cannot_be_read_shows_in_readiness() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let settings = [("REDIS_URL", url.as_str())];
+    succeed(&["key", "add", KEY, "user-42"], &settings);
+    redis.cli(&["SET", "flag:checkout", "maybe"]);
+    let service = Service::start(&settings);
+    eventually("readiness names the flag", || {
+        service.checkout(KEY);
+        service.get("/readyz").json()["unreadable_flags"] == json!(["checkout"])
+    });
+    assert_eq!(service.get("/readyz").json()["degraded"], true);
+    let log = service.log();
+    assert!(log.contains("maybe") && log.contains("a flag is unreadable"), "{log}");
+
+    succeed(&["flag", "set", "checkout", "off"], &settings);
+    assert_eq!(checkout(&service).status, 200);
+    assert_eq!(service.get("/readyz").json()["unreadable_flags"], json!([]));
+}
+
+#[test]
 fn a_limit_is_shared_by_all_instances() {
     let redis = RedisServer::start();
     let settings = [("REDIS_URL", redis.url())];

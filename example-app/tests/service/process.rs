@@ -108,7 +108,7 @@ impl Service {
         Answer::of(answer.expect("it answers"))
     }
 
-    fn send(&self, path: &str, header: Option<(&str, &str)>) -> Answer {
+    pub(crate) fn send(&self, path: &str, header: Option<(&str, &str)>) -> Answer {
         let mut request = self.agent.get(format!("http://{}{path}", self.address));
         if let Some((name, value)) = header {
             request = request.header(name, value);

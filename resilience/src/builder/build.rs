@@ -189,6 +189,9 @@ impl Builder {
                 if let Some(prefix) = &self.key_prefix {
                     redis = redis.key_prefix(prefix);
                 }
+                if let Some(secret) = self.key_secret.clone() {
+                    redis = redis.keyed(secret);
+                }
                 Ok(Arc::new(redis.build()?))
             }
             Some(Source::Store(store)) => {
@@ -201,6 +204,12 @@ impl Builder {
                 if self.key_prefix.is_some() {
                     return Err(invalid(
                         "key_prefix",
+                        "belongs to `redis(url)`: set it on the store itself",
+                    ));
+                }
+                if self.key_secret.is_some() {
+                    return Err(invalid(
+                        "key_secret",
                         "belongs to `redis(url)`: set it on the store itself",
                     ));
                 }

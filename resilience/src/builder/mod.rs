@@ -22,7 +22,7 @@ use crate::{
     policy::{BreakerChoice, Limit},
     runtime::RateLimitHeaders,
     sharing::Sharing,
-    store::{ApiKeys, MemoryStore, Store},
+    store::{ApiKeys, InvalidKeySecret, KeySecret, MemoryStore, Store},
 };
 
 /// Builds a [`Resilience`](crate::Resilience).
@@ -34,6 +34,7 @@ use crate::{
 /// | [`breakers`](Self::breakers) | one, shared by all operations |
 /// | [`api_keys`](Self::api_keys) | [`ApiKeys::sha256`] |
 /// | [`key_prefix`](Self::key_prefix) | none |
+/// | [`key_secret`](Self::key_secret) | none: addresses stay readable in the names of keys |
 /// | [`auth_header`](Self::auth_header) | `x-api-key` |
 /// | [`authenticator`](Self::authenticator) | the API-key look-up |
 /// | [`auth_deadline`](Self::auth_deadline) | 150 ms |
@@ -64,6 +65,7 @@ pub struct Builder {
     store: Option<Source>,
     api_keys: Option<ApiKeys>,
     key_prefix: Option<String>,
+    key_secret: Option<Result<KeySecret, InvalidKeySecret>>,
     breaker: BreakerConfig,
     breakers: BreakerChoice,
     auth_header: Option<String>,
@@ -114,6 +116,7 @@ impl Default for Builder {
             store: None,
             api_keys: None,
             key_prefix: None,
+            key_secret: None,
             breaker: BreakerConfig::default(),
             breakers: BreakerChoice::Shared,
             auth_header: None,
@@ -198,6 +201,14 @@ impl Builder {
     /// Begins the name of every key in [`redis`](Self::redis), so that services can share one.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Hides clients, addresses included, in the names of keys in [`redis`](Self::redis), by this secret of at least 16
+    /// bytes; none by default. All instances need the same one. If it changes, all counts and locks start anew. See
+    /// [`KeyLayout::with_key_secret`](crate::store::KeyLayout::with_key_secret).
+    pub fn key_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.key_secret = Some(KeySecret::new(secret.as_ref()));
         self
     }
 

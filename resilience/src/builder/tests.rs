@@ -32,6 +32,11 @@ async fn options_that_make_no_sense_are_named() {
         (builder().breakers(BreakerChoice::Named("")), "`breakers`"),
         (builder().api_keys(ApiKeys::plain()), "`api_keys`"),
         (builder().key_prefix("shop:"), "`key_prefix`"),
+        (builder().key_secret("0123456789abcdef"), "`key_secret`"),
+        (
+            Resilience::builder().redis("redis://localhost").key_secret("hunter2"),
+            "`key_secret`",
+        ),
         (builder().auth_header("x api key"), "`auth_header`"),
         (builder().auth_header("x-key").authenticator(Nobody), "`auth_header`"),
         (builder().auth_deadline(zero), "`auth_deadline`"),

@@ -17,6 +17,8 @@ use std::{
 use poem::Request;
 use sha2::{Digest, Sha256};
 
+use crate::store::layout::push_hex;
+
 pub(crate) use self::address::{Callers, ExemptIf, peer_is_in};
 pub use self::{
     account::InvalidAccount,
@@ -26,13 +28,14 @@ pub use self::{
 
 /// The part of a limiter's key that names the client.
 ///
-/// Bounded (at most 150 bytes) and unambiguous: a value that a client sends stands in it as it is only if it is short
-/// and plain; any other is hashed. No value can reach another client's bucket.
+/// Bounded and unambiguous. A value that a client chooses or that names a person (a user, an account, a header, the result of
+/// a custom fn) is always hashed: `kind:#<first 128 bits of its SHA-256>`. Without a value it is `kind:-`. No value can reach
+/// another client's bucket.
+///
+/// An address stays readable, since an unkeyed hash of an IPv4 address is reversed in seconds by hashing all of them. A
+/// [secret](crate::store::KeyLayout::with_key_secret) hides addresses in a shared store, and values that can be guessed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientKey(Cow<'static, str>);
-
-/// Longest client value that stands in a key as it is.
-const PLAIN_MAX: usize = 64;
 
 impl ClientKey {
     /// The bucket of everybody.
@@ -61,50 +64,50 @@ impl ClientKey {
         Self(key.into())
     }
 
-    /// The bucket of a verified user.
+    /// The bucket of a verified user. Hashed.
     #[must_use]
     pub fn user(user: &str) -> Self {
-        Self::value("user", Some(user.as_bytes()))
+        Self::value("user", "", Some(user.as_bytes()))
     }
 
     /// The tally of an account, in its canonical form: trimmed, in NFKC, case-folded and without invisible characters, so that spellings that a login
-    /// may take for the same are counted together. Always hashed: a store's keys name nobody.
+    /// may take for the same are counted together. Hashed.
     ///
     /// # Errors
     ///
     /// For an account that is empty, or longer than 512 bytes.
     pub fn account(account: &str) -> Result<Self, InvalidAccount> {
         let canonical = account::canonical(account)?;
-        Ok(Self(hashed("account", canonical.as_bytes()).into()))
+        Ok(Self::value("account", "", Some(canonical.as_bytes())))
     }
 
     /// The bucket of a header's value; requests without the header share one. Of several values the first counts.
+    /// Hashed: it may be a credential.
     #[must_use]
     pub fn header(request: &Request, name: &str) -> Self {
         let value = request.headers().get(name).map(|value| value.as_bytes());
         // The header's name comes from the policy: two headers with the same value are two buckets.
-        Self::value(&format!("header:{name}"), value)
+        Self::value("header:", name, value)
     }
 
     /// The bucket of a value that a fn of the user's own returns; `None` is a bucket like any other.
+    /// Hashed.
     #[must_use]
     pub fn custom(value: Option<&str>) -> Self {
-        Self::value("custom", value.map(str::as_bytes))
+        Self::value("custom", "", value.map(str::as_bytes))
     }
 
-    /// `kind:=plain`, `kind:#hash`, or `kind:-` for none: the sign tells them apart whatever the value is.
-    fn value(kind: &str, value: Option<&[u8]>) -> Self {
-        let mut key = String::with_capacity(kind.len() + 34);
+    /// `kind:#hash` or `kind:-` for none. The hash has 128 bits: two values in one bucket cannot be found.
+    fn value(kind: &str, name: &str, value: Option<&[u8]>) -> Self {
+        let mut key = String::with_capacity(kind.len() + name.len() + 34);
         key.push_str(kind);
+        key.push_str(name);
         match value {
             None => key.push_str(":-"),
-            Some(value) => match plain(value) {
-                Some(value) => {
-                    key.push_str(":=");
-                    key.push_str(value);
-                }
-                None => return Self(hashed(kind, value).into()),
-            },
+            Some(value) => {
+                key.push_str(":#");
+                push_hex(&mut key, &Sha256::digest(value)[..16]);
+            }
         }
         Self(key.into())
     }
@@ -113,26 +116,6 @@ impl ClientKey {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-/// `kind:#hash`, with 128 bits of the hash: no one finds two values in one bucket.
-fn hashed(kind: &str, value: &[u8]) -> String {
-    let mut key = String::with_capacity(kind.len() + 34);
-    write!(key, "{kind}:#").expect("a String takes all that is written");
-    for byte in &Sha256::digest(value)[..16] {
-        write!(key, "{byte:02x}").expect("a String takes all that is written");
-    }
-    key
-}
-
-fn plain(value: &[u8]) -> Option<&str> {
-    let fits = (1..=PLAIN_MAX).contains(&value.len());
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@');
-    if fits && value.iter().all(is_plain) {
-        std::str::from_utf8(value).ok()
-    } else {
-        None
     }
 }
 
@@ -174,18 +157,31 @@ mod tests {
             ClientKey::header(&Request::default(), "x-tenant").0,
             "header:x-tenant:-"
         );
-        assert_eq!(ClientKey::header(&with("-"), "x-tenant").0, "header:x-tenant:=-");
-        assert!(
-            ClientKey::header(&with(""), "x-tenant")
-                .0
-                .starts_with("header:x-tenant:#")
-        );
+        for value in ["-", "", "acme"] {
+            let key = ClientKey::header(&with(value), "x-tenant").0;
+            assert!(key.starts_with("header:x-tenant:#"), "{key}");
+        }
+    }
+
+    #[test]
+    fn values_are_hashed_however_plain_they_are() {
+        assert_eq!(ClientKey::user("ada").0, "user:#fdee430d40bd57deeac186cd9790033d");
+        let request = Request::builder().header("authorization", "letmein").finish();
+        for key in [
+            ClientKey::user("letmein"),
+            ClientKey::account("letmein").unwrap(),
+            ClientKey::header(&request, "authorization"),
+            ClientKey::custom(Some("letmein")),
+        ] {
+            let (_, hash) = key.0.split_once(":#").unwrap();
+            assert_eq!(hash, "1c8bfe8f801d79745c4631d09fff36c8");
+        }
     }
 
     proptest! {
         #[test]
         fn different_values_are_different_buckets(a in any::<Vec<u8>>(), b in any::<Vec<u8>>()) {
-            let (x, y) = (ClientKey::value("user", Some(&a)), ClientKey::value("user", Some(&b)));
+            let (x, y) = (ClientKey::value("user", "", Some(&a)), ClientKey::value("user", "", Some(&b)));
             prop_assert_eq!(a == b, x == y);
             prop_assert!(x.0.len() <= 150);
             let is_safe = |c: char| c.is_ascii_graphic() && !matches!(c, '{' | '}');

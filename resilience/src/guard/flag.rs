@@ -2,7 +2,10 @@
 //! if the policy says so, then the default.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -12,17 +15,51 @@ use tokio::time::Instant;
 use crate::{
     bound::BoundFlag,
     error::Error,
-    observe::Answer,
+    observe::{Answer, Complaints},
     policy::Mode,
-    question::{Asked, Question},
+    question::{Asked, Outage, Question},
     runtime::Runtime,
     store_breaker::Operation,
     trail::Trail,
 };
 
-/// The last value that the store gave for a flag, shared by all handlers that ask for it.
+/// The state of one flag, shared by all handlers that ask for it.
 #[derive(Debug, Default)]
-pub(crate) struct LastKnown(Mutex<Option<(bool, Instant)>>);
+pub(crate) struct FlagState {
+    last_known: LastKnown,
+    /// Whether the last answer of the store was a value that cannot be read.
+    is_unreadable: AtomicBool,
+    complaints: Complaints,
+}
+
+impl FlagState {
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable.load(Ordering::Relaxed)
+    }
+
+    /// Notes an answer of the store, and complains of a value that cannot be read. An outage changes nothing: the value in
+    /// the store is not known then.
+    fn note(&self, flag: &BoundFlag, answer: &Result<Option<bool>, Outage>) {
+        let unreadable = match answer {
+            Ok(_) => None,
+            Err(Outage::Failed(error)) if error.is_unreadable() => Some(error),
+            Err(outage) => {
+                return flag.complaints.about(&format_args!("flag:{}", flag.spec.name), outage);
+            }
+        };
+        // Most answers change nothing: no write, which would take the cache line from other threads.
+        if self.is_unreadable() != unreadable.is_some() {
+            self.is_unreadable.store(unreadable.is_some(), Ordering::Relaxed);
+        }
+        if let Some(error) = unreadable {
+            self.complaints.unreadable(flag.spec.name, error);
+        }
+    }
+}
+
+/// The last value that the store gave for a flag.
+#[derive(Debug, Default)]
+struct LastKnown(Mutex<Option<(bool, Instant)>>);
 
 impl LastKnown {
     fn learn(&self, on: bool, at: Instant) {
@@ -57,22 +94,21 @@ pub(crate) fn read<'a>(
 ) -> Result<(), Error> {
     let answer = question.read();
     runtime.observer.note(Operation::Flag, &answer);
+    flag.state.note(flag, &answer.0);
     let (on, fallback) = match answer.0 {
         Ok(value) => {
             let on = value.unwrap_or(false);
             if flag.spec.stale.is_some() {
-                flag.last_known.learn(on, asked.at);
+                flag.state.last_known.learn(on, asked.at);
             }
             (on, None)
         }
         // A switch that was not read must not turn a feature on: the request is refused.
         Err(outage) if outage.is_shed() && flag.spec.mode == Mode::Enforce => {
-            flag.complaints.about(&format_args!("flag:{}", flag.spec.name), &outage);
             flag.tally.count(Answer::Shed);
             return Err(Error::too_busy());
         }
-        Err(outage) => {
-            flag.complaints.about(&format_args!("flag:{}", flag.spec.name), &outage);
+        Err(_outage) => {
             // What an observing flag falls back to decides nothing that a client would need to know.
             if flag.spec.mode == Mode::Enforce {
                 trail.flag_fell_back(flag);
@@ -80,7 +116,7 @@ pub(crate) fn read<'a>(
             let stale = flag
                 .spec
                 .stale
-                .and_then(|stale| flag.last_known.recall(asked.at, stale));
+                .and_then(|stale| flag.state.last_known.recall(asked.at, stale));
             match stale {
                 Some(on) => (on, Some(Answer::Stale)),
                 None => (flag.spec.default, Some(Answer::Default)),

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use super::key_secret::{InvalidKeySecret, KeySecret};
+
 /// How API keys are kept in the store.
 ///
 /// Use one form per namespace: where both are read, whoever has seen a stored hash can present it as a key.
@@ -38,7 +40,7 @@ impl ApiKeys {
 /// | what | key | value |
 /// |---|---|---|
 /// | an API key | `apikey-sha256:<hex>` or `apikey:<key>` | the user's id |
-/// | a flag | `flag:<name>` | `1`, `true`, `on` or `0`, `false`, `off` |
+/// | a flag | `flag:<name>` | `1` or `0`, `on` or `off`, or another word of [`flag_value`](super::flag_value()) |
 /// | limits by name | `limits` | a hash: name to JSON |
 /// | a tally of attempts | `lock:{<subject>}:<lockout>` | its locks and its attempts, packed, with an expiry |
 /// | a client's count | `rl:{<client>}:<quota>` | counters in 16 bytes, or the time of a full bucket in 12, with an expiry |
@@ -50,12 +52,29 @@ impl ApiKeys {
 /// | the system's instances | `breaker:{<system>}:instances` | a sorted set by when they were last seen, with an expiry |
 /// | names of the system's breakers | `breaker:{<system>}:names` | a sorted set by when they were last seen |
 ///
+/// `<client>` and `<subject>` are the text of a [`ClientKey`](crate::client::ClientKey):
+///
+/// | kind of client | without a secret | with a [secret](Self::with_key_secret) |
+/// |---|---|---|
+/// | a user, an account, a custom value | `user:#<hash>` | `user:~<code>` |
+/// | a header's value | `header:x-tenant:#<hash>` | `header:x-tenant:~<code>` |
+/// | no value | `user:-` | `user:~<code>` |
+/// | an address | `ip:203.0.113.7` | `ip:~<code>` |
+/// | all requests together | `global` | `global` |
+///
+/// `<hash>` is the first half of a SHA-256, `<code>` that of an HMAC-SHA256, each in 32 hexadecimal digits. Without a secret, a
+/// value that can be guessed (a mail address) can be found by hashing guesses, and addresses stay readable: all IPv4 addresses
+/// are hashed in seconds. Random credentials cannot be found. [`count_pattern`](Self::count_pattern) and
+/// [`tally_pattern`](Self::tally_pattern) find one client's keys.
+///
 /// Each comes after the prefix, as does the channel `breaker:{<system>}:changes`, on which names of breakers are published.
-/// The counts of one client share a hash tag, hence a slot of a cluster; so do the breakers of a system.
+/// The counts of one client share a hash tag, and so do the breakers of a system. Other keys of one decision do not, which is
+/// why a Redis in cluster mode is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyLayout {
     prefix: String,
     api_keys: ApiKeys,
+    secret: Option<KeySecret>,
 }
 
 /// A prefix that cannot stand before keys.
@@ -97,6 +116,23 @@ impl KeyLayout {
         }
         self.prefix = prefix;
         Ok(self)
+    }
+
+    /// Replaces the client in the names of counts and tallies by `kind:~<code>`, with the first 128 bits of an
+    /// HMAC-SHA256 under `secret`. Addresses are replaced too. None by default.
+    ///
+    /// All instances of a service need the same secret. If it changes, all counts and locks start anew.
+    ///
+    /// # Errors
+    ///
+    /// For a secret of fewer than 16 bytes.
+    pub fn with_key_secret(self, secret: impl AsRef<[u8]>) -> Result<Self, InvalidKeySecret> {
+        Ok(self.keyed(Some(KeySecret::new(secret.as_ref())?)))
+    }
+
+    pub(crate) fn keyed(mut self, secret: Option<KeySecret>) -> Self {
+        self.secret = secret;
+        self
     }
 
     /// The key of an API key.
@@ -145,10 +181,33 @@ impl KeyLayout {
         self.named("breaker:{", system.len() + 2) + system + "}:"
     }
 
+    /// A glob pattern for `SCAN` that matches the counts of one client against all quotas, and no other key.
+    ///
+    /// ```
+    /// use resilience::{client::ClientKey, store::KeyLayout};
+    ///
+    /// let ada = ClientKey::user("ada");
+    /// let pattern = KeyLayout::new().count_pattern(ada.as_str());
+    /// assert_eq!(pattern, "rl:{user:#fdee430d40bd57deeac186cd9790033d}:*");
+    /// ```
+    #[must_use]
+    pub fn count_pattern(&self, client: &str) -> String {
+        escape_glob(&self.tagged("rl:{", client, "")) + "*"
+    }
+
+    /// A glob pattern for `SCAN` that matches the tallies of one subject in all lockouts, and no other key.
+    #[must_use]
+    pub fn tally_pattern(&self, subject: &str) -> String {
+        escape_glob(&self.tagged("lock:{", subject, "")) + "*"
+    }
+
     /// `kind` ends with the brace that opens the hash tag.
     fn tagged(&self, kind: &str, client: &str, id: &str) -> String {
         let mut key = self.named(kind, client.len() + 2 + id.len());
-        key.push_str(client);
+        match &self.secret {
+            None => key.push_str(client),
+            Some(secret) => key.push_str(&secret.hide(client)),
+        }
         key.push_str("}:");
         for part in id.split_inclusive(['%', '}']) {
             match part.as_bytes().last() {
@@ -186,7 +245,19 @@ pub(crate) fn sha256(api_key: &str) -> [u8; 32] {
     Sha256::digest(api_key.as_bytes()).into()
 }
 
-fn push_hex(text: &mut String, bytes: &[u8]) {
+/// Puts a backslash before each character that means something in a pattern of Redis.
+fn escape_glob(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+pub(crate) fn push_hex(text: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {
         text.push(char::from(DIGITS[usize::from(byte >> 4)]));
@@ -223,6 +294,29 @@ mod tests {
         assert_eq!(layout.limits(), "shop:limits");
         assert_eq!(layout.breakers("payments-team"), "shop:breaker:{payments-team}:");
         assert_eq!(layout.probe(), "shop:probe");
+    }
+
+    #[test]
+    fn a_secret_hides_clients_within_the_hash_tag() {
+        let layout = KeyLayout::new().with_key_secret("0123456789abcdef").unwrap();
+        for key in [layout.count("ip:10.0.0.1", "q"), layout.tally("ip:10.0.0.1", "q")] {
+            let (_, rest) = key.split_once(":{ip:~").expect("the kind stays readable");
+            assert_eq!((rest.find('}'), rest.ends_with("}:q")), (Some(32), true), "{key}");
+        }
+        assert_eq!(layout.flag("checkout"), "flag:checkout");
+        assert!(!format!("{layout:?}").contains("0123456789abcdef"));
+        let error = KeyLayout::new().with_key_secret("0123456789abcde").unwrap_err();
+        assert_eq!(error.to_string(), "the key secret has 15 bytes; write at least 16");
+    }
+
+    #[test]
+    fn patterns_escape_what_a_glob_would_read() {
+        let layout = KeyLayout::new().with_prefix(r"a*b?[c]\:").unwrap();
+        assert_eq!(layout.count_pattern("ip:10.0.0.1"), r"a\*b\?\[c\]\\:rl:{ip:10.0.0.1}:*");
+        assert_eq!(
+            KeyLayout::new().tally_pattern("header:x-*:-"),
+            r"lock:{header:x-\*:-}:*"
+        );
     }
 
     #[test]

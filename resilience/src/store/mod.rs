@@ -7,7 +7,9 @@ mod account;
 mod admin;
 pub mod board;
 mod bucket;
-mod layout;
+mod flag_value;
+mod key_secret;
+pub(crate) mod layout;
 pub(crate) mod lockout;
 mod memory;
 mod redis;
@@ -20,9 +22,12 @@ use std::{error::Error as StdError, fmt, time::Duration};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+pub(crate) use self::key_secret::KeySecret;
 pub use self::{
     admin::StoreAdmin,
     board::BreakerBoard,
+    flag_value::flag_value,
+    key_secret::InvalidKeySecret,
     layout::{ApiKeys, InvalidPrefix, KeyLayout},
     lockout::{Attempt, Begun, Lockout, LockoutStatus, Settle, Settlement},
     memory::{MemoryStore, MemoryStoreBuilder},
@@ -47,7 +52,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The user to whom an API key belongs; `None` for an unknown key.
     fn identity<'a>(&'a self, api_key: &'a str, deadline: Instant) -> StoreFuture<'a, Option<String>>;
 
-    /// A flag's value; `None` for a flag that nobody has set.
+    /// A flag's value; `None` for a flag that nobody has set. A store that keeps text reads it with [`flag_value`], whose
+    /// errors are marked as [unreadable](StoreError::is_unreadable).
     fn flag<'a>(&'a self, name: &'a str, deadline: Instant) -> StoreFuture<'a, Option<bool>>;
 
     /// Takes its cost from each of these quotas, or nothing from any of them.
@@ -195,6 +201,7 @@ pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
     is_denied: bool,
+    is_unreadable: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -222,6 +229,7 @@ impl StoreError {
             kind,
             message: message.into(),
             is_denied: false,
+            is_unreadable: false,
             source: None,
         }
     }
@@ -230,6 +238,13 @@ impl StoreError {
     #[must_use]
     pub fn denied(mut self) -> Self {
         self.is_denied = true;
+        self
+    }
+
+    /// Marks a value that is set but cannot be read: a flag that is not one of the accepted words.
+    #[must_use]
+    pub fn unreadable(mut self) -> Self {
+        self.is_unreadable = true;
         self
     }
 
@@ -251,6 +266,12 @@ impl StoreError {
     #[must_use]
     pub const fn is_denied(&self) -> bool {
         self.is_denied
+    }
+
+    /// The store answered, but the value is unreadable: it stays so until an operator writes another one.
+    #[must_use]
+    pub const fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 }
 

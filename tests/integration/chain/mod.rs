@@ -16,12 +16,13 @@ mod install;
 mod lockout;
 mod metrics;
 mod observe;
-mod outage_log;
+pub(crate) mod outage_log;
 mod proxies;
 mod rate_limit;
 mod recovery;
 mod responses;
 mod several_quotas;
+mod unreadable;
 
 use std::time::Duration;
 

@@ -45,10 +45,10 @@ thread_local! {
 ///
 /// One subscriber serves all threads. With one of its own for each test, a line that another thread comes to first would be
 /// off for everybody: whether it is on is remembered, and that thread has nobody to ask.
-pub(super) struct Log;
+pub(crate) struct Log;
 
 impl Log {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| {
             tracing::subscriber::set_global_default(Self).expect("no test installs another");
@@ -57,7 +57,7 @@ impl Log {
         Self
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         LINES.with_borrow(Clone::clone).unwrap_or_default()
     }
 }

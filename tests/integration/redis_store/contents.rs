@@ -65,25 +65,38 @@ async fn a_database_and_a_socket_are_a_matter_of_the_url() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn flags_are_read_in_six_words_and_no_others() {
+async fn flags_are_read_in_all_common_words() {
     let server = RedisServer::start();
     let store = connect(server.url()).await;
     for (word, on) in [
         ("1", true),
+        ("1\n", true),
         ("true", true),
         ("ON", true),
+        ("on ", true),
+        ("Yes", true),
+        ("enabled\r\n", true),
+        ("\0on\0", true),
         ("0", false),
         ("False", false),
         ("off", false),
+        ("\u{a0}no\t", false),
+        ("disable", false),
     ] {
         server.cli(&["SET", "flag:checkout", word]);
-        assert_eq!(store.flag("checkout", soon()).await.unwrap(), Some(on), "{word}");
+        assert_eq!(store.flag("checkout", soon()).await.unwrap(), Some(on), "{word:?}");
     }
-    for word in ["", "yes", "2", " on", "on\n", "enabled"] {
+    for word in ["", "2", "o n", "maybe"] {
         server.cli(&["SET", "flag:checkout", word]);
         let error = store.flag("checkout", soon()).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Answered, "{word}");
+        assert!(error.is_unreadable(), "{word}");
     }
+    server.cli(&["EVAL", r"return redis.call('SET', 'flag:checkout', '\255on')", "0"]);
+    assert!(store.flag("checkout", soon()).await.unwrap_err().is_unreadable());
+    server.cli(&["DEL", "flag:checkout"]);
+    server.cli(&["RPUSH", "flag:checkout", "a list"]);
+    assert!(store.flag("checkout", soon()).await.unwrap_err().is_unreadable());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -75,7 +75,10 @@ async fn readyz(resilience: Resilience) -> String {
 #[handler]
 fn show(Data(counts): Data<&Arc<Counts>>) -> String {
     let passed = counts.passed.lock().unwrap_or_else(PoisonError::into_inner);
-    let (sum, most) = (passed.values().sum::<u64>(), passed.values().max().copied().unwrap_or(0));
+    let (sum, most) = (
+        passed.values().sum::<u64>(),
+        passed.values().max().copied().unwrap_or(0),
+    );
     let opened = counts.opened.load(Relaxed);
     format!("opened={opened} passed={sum} most={most} addresses={}\n", passed.len())
 }
@@ -137,7 +140,10 @@ async fn watch(url: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
             Some((200, user)) if user == USER => "right".to_owned(),
             Some((200, _)) => "WRONG".to_owned(),
             Some((status, body)) => {
-                let code = body.split("\"error\":\"").nth(1).and_then(|rest| rest.split('"').next());
+                let code = body
+                    .split("\"error\":\"")
+                    .nth(1)
+                    .and_then(|rest| rest.split('"').next());
                 format!("{status}:{}", code.unwrap_or("-"))
             }
             None => "none".to_owned(),

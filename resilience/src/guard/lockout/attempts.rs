@@ -169,7 +169,9 @@ impl Entered {
         let question = Question::of_store(&lockouts.breaker, asked, lockouts.settle_deadline, |deadline| {
             self.runtime.store.settle_attempts(&settlements, deadline)
         });
-        let answer = question.ask(asked).await;
+        // After an attempt that could not be counted there is nothing to write. A full store answers that, and would end the
+        // row of failures after each attempt.
+        let answer = question.proving_nothing().ask(asked).await;
         self.runtime.observer.note(Operation::Lockout, &answer);
         match answer.0 {
             Ok(()) => true,

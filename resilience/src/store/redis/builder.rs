@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use redis::{Client, ConnectionAddr};
 use tokio::runtime::Handle;
 
-use crate::store::{ApiKeys, InvalidPrefix, KeyLayout};
+use crate::store::{ApiKeys, InvalidKeySecret, InvalidPrefix, KeyLayout, KeySecret};
 
 use super::{
     RedisStore,
@@ -22,6 +22,7 @@ pub struct RedisStoreBuilder {
     url: String,
     api_keys: ApiKeys,
     key_prefix: String,
+    key_secret: Option<Result<KeySecret, InvalidKeySecret>>,
     pool_size: u32,
     connect_timeout: Duration,
     checkout_timeout: Duration,
@@ -66,6 +67,7 @@ impl RedisStoreBuilder {
             url,
             api_keys: ApiKeys::default(),
             key_prefix: String::new(),
+            key_secret: None,
             pool_size: 2,
             connect_timeout: Duration::from_millis(250),
             checkout_timeout: Duration::from_millis(50),
@@ -86,6 +88,18 @@ impl RedisStoreBuilder {
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = prefix.into();
+        self
+    }
+
+    /// Hides clients in the names of keys, by this secret of at least 16 bytes; none by default. See
+    /// [`KeyLayout::with_key_secret`]. If it changes, all counts and locks start anew.
+    #[must_use]
+    pub fn key_secret(self, secret: impl AsRef<[u8]>) -> Self {
+        self.keyed(KeySecret::new(secret.as_ref()))
+    }
+
+    pub(crate) fn keyed(mut self, secret: Result<KeySecret, InvalidKeySecret>) -> Self {
+        self.key_secret = Some(secret);
         self
     }
 
@@ -182,8 +196,14 @@ impl RedisStoreBuilder {
     }
 
     fn layout(&self) -> Result<KeyLayout, RedisStoreError> {
+        let secret = self.key_secret.clone().transpose();
+        let secret = secret.map_err(|InvalidKeySecret(bytes)| RedisStoreError::Option {
+            option: "key_secret",
+            problem: format!("has {bytes} bytes; write at least 16"),
+        })?;
         KeyLayout::new()
             .with_api_keys(self.api_keys)
+            .keyed(secret)
             .with_prefix(self.key_prefix.as_str())
             .map_err(|InvalidPrefix(problem)| RedisStoreError::Option {
                 option: "key_prefix",
@@ -334,6 +354,10 @@ mod tests {
                 "`reconnect_cap` is 1µs",
             ),
             (builder().key_prefix("a b"), "`key_prefix` has"),
+            (
+                builder().key_secret("hunter2"),
+                "`key_secret` has 7 bytes; write at least 16",
+            ),
         ];
         for (builder, expected) in cases {
             let problem = problem(builder);
@@ -349,7 +373,7 @@ mod tests {
 
     #[tokio::test]
     async fn debug_shows_no_password() {
-        let builder = RedisStore::builder("redis://user:hunter2@127.0.0.1:1");
+        let builder = RedisStore::builder("redis://user:hunter2@127.0.0.1:1").key_secret("hunter2 hunter2 hunter2");
         assert!(!format!("{builder:?}").contains("hunter2"));
         let store = builder.build().unwrap();
         assert!(!format!("{store:?}").contains("hunter2"));

@@ -5,6 +5,7 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::mode::CLUSTER;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Codes of a server that cannot serve now, or not us.
@@ -23,6 +24,9 @@ const UNAVAILABLE: [&str; 12] = [
     "WRONGPASS",
 ];
 
+/// Codes of a server in cluster mode, whose other answers cannot be trusted to hold a limit.
+const CLUSTER_ONLY: [&str; 3] = ["ASK", "CROSSSLOT", "MOVED"];
+
 /// Codes of a server that does not want us, or not this of us.
 const DENIED: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
 
@@ -32,7 +36,11 @@ pub(super) fn store_error(error: RedisError) -> StoreError {
         StoreErrorKind::Unavailable => (StoreErrorKind::Unavailable, "Redis cannot serve"),
         kind => (kind, "Redis answered with an error"),
     };
-    caused_by(StoreError::new(kind, format!("{message}: {error}")), error)
+    let mut message = format!("{message}: {error}");
+    if is_of_cluster(&error) {
+        message = format!("{message} ({CLUSTER})");
+    }
+    caused_by(StoreError::new(kind, message), error)
 }
 
 /// Adds the cause, and that it is a refusal if it is.
@@ -61,13 +69,23 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
     }
 }
 
+/// Whether the key holds another type than the command reads.
+pub(super) fn is_wrong_type(error: &StoreError) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<RedisError>());
+    cause.and_then(code) == Some("WRONGTYPE")
+}
+
 fn is_unavailable(error: &RedisError) -> bool {
     let refused = || {
         error
             .detail()
             .is_some_and(|detail| detail.starts_with("max number of clients reached"))
     };
-    code(error).is_some_and(|code| UNAVAILABLE.contains(&code)) || refused()
+    code(error).is_some_and(|code| UNAVAILABLE.contains(&code)) || is_of_cluster(error) || refused()
+}
+
+fn is_of_cluster(error: &RedisError) -> bool {
+    code(error).is_some_and(|code| CLUSTER_ONLY.contains(&code))
 }
 
 fn is_denied(error: &RedisError) -> bool {
@@ -136,9 +154,7 @@ mod tests {
         for line in [
             "NOSCRIPT No matching script. Please use EVAL.",
             "WRONGTYPE Operation against a key holding the wrong kind of value",
-            "CROSSSLOT Keys in request don't hash to the same slot",
             "NOPERM this user has no permissions to run the 'get' command",
-            "MOVED 3999 127.0.0.1:6381",
             "EXECABORT Transaction discarded because of previous errors.",
             "ERR unknown command 'ROLE'",
             "ERR user_script:3: attempt to index a nil value script: 5ca1ab1e, on @user_script:3.",
@@ -148,6 +164,21 @@ mod tests {
         }
         let odd = RedisError::from((ErrorKind::UnexpectedReturnType, "a map"));
         assert_eq!(classify(&odd), StoreErrorKind::Answered);
+    }
+
+    #[test]
+    fn a_cluster_is_unavailable_and_the_error_says_what_to_use() {
+        for line in [
+            "CROSSSLOT Keys in request don't hash to the same slot",
+            "MOVED 3999 127.0.0.1:6381",
+            "ASK 3999 127.0.0.1:6381",
+            "ERR Error running script: @user_script: 1: -MOVED 3999 127.0.0.1:6381",
+        ] {
+            let error = store_error(server_error(line));
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{line}");
+            assert!(error.to_string().contains(CLUSTER), "{error}");
+        }
+        assert!(!store_error(server_error("OOM …")).to_string().contains(CLUSTER));
     }
 
     #[test]

@@ -7,10 +7,12 @@ use redis::{
     aio::{MultiplexedConnection, SendError},
     io::tcp::{TcpSettings, socket2::TcpKeepalive},
 };
+use tokio::time::Instant;
 
 use super::{
     connection::{Connection, Health},
     link::Link,
+    mode,
 };
 
 /// Commands that wait to be written on one connection before callers wait in turn.
@@ -78,7 +80,14 @@ impl Connector {
         client: &Client,
         config: &AsyncConnectionConfig,
     ) -> RedisResult<MultiplexedConnection> {
-        client.get_multiplexed_async_connection_with_config(config).await
+        let deadline = Instant::now() + self.timeout;
+        let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
+        let protocol = client.get_connection_info().redis_settings().protocol();
+        if mode::is_cluster(&mut connection, protocol, deadline).await? {
+            self.link.refused_cluster();
+            return Err(mode::refusal());
+        }
+        Ok(connection)
     }
 
     fn config(&self) -> AsyncConnectionConfig {

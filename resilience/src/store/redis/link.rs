@@ -17,6 +17,7 @@ use crate::store::{StoreError, StoreErrorKind};
 use super::{
     backoff::{Backoff, FIRST_WAIT},
     classify::caused_by,
+    mode::CLUSTER,
 };
 
 /// How often an outage is worth a line in the log.
@@ -39,6 +40,8 @@ struct Attempts {
     warned: Option<Instant>,
     /// When the back-off was last skipped.
     skipped: Option<Instant>,
+    /// Whether this outage's error about a cluster is in the log.
+    told_of_cluster: bool,
 }
 
 impl Link {
@@ -51,6 +54,7 @@ impl Link {
                 last_error: None,
                 warned: None,
                 skipped: None,
+                told_of_cluster: false,
             }),
             attempt_failed: Notify::new(),
             died: Notify::new(),
@@ -107,6 +111,7 @@ impl Link {
         let mut attempts = self.attempts();
         attempts.backoff.succeeded();
         attempts.last_error = None;
+        attempts.told_of_cluster = false;
         if attempts.warned.take().is_some() {
             tracing::info!(address = %self.address, "connected to Redis again");
         }
@@ -128,6 +133,13 @@ impl Link {
         }
         drop(attempts);
         self.attempt_failed.notify_waiters();
+    }
+
+    /// Logs once per outage that the server is a cluster: waiting does not help, unlike for other failed attempts.
+    pub(super) fn refused_cluster(&self) {
+        if !std::mem::replace(&mut self.attempts().told_of_cluster, true) {
+            tracing::error!(address = %self.address, "cannot use this Redis: {CLUSTER}");
+        }
     }
 
     /// What an operation says that found no connection.

@@ -11,6 +11,7 @@ mod io;
 mod line;
 mod link;
 mod lockout;
+mod mode;
 mod pool;
 mod script;
 mod take;
@@ -26,13 +27,14 @@ use tokio::time::{Instant, timeout_at};
 pub use self::builder::{RedisStoreBuilder, RedisStoreError};
 use self::{
     board::Boards,
+    classify::is_wrong_type,
     connection::Connection,
     pool::Pool,
     script::{Script, script},
 };
 use super::{
     Attempt, Begun, BreakerBoard, KeyLayout, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreError,
-    StoreErrorKind, StoreFuture, Take, Taken, Timing, check_api_key,
+    StoreErrorKind, StoreFuture, Take, Taken, Timing, check_api_key, flag_value,
 };
 use crate::store_breaker::Operation;
 
@@ -50,6 +52,9 @@ static READ: Script = script!("scripts/read.lua");
 /// It never waits for Redis to come up, neither at the start nor later: while no connection serves, operations fail at
 /// once, and connections come back in the background, without a restart and without traffic. Before Redis 6, a
 /// connection that has died is noticed by the next operation only.
+///
+/// A Redis in cluster mode is refused, because the keys of one decision lie in different slots: operations fail as in an
+/// outage, and the log says so at error level. Each new connection asks the server for its mode.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), resilience::store::RedisStoreError> {
@@ -89,6 +94,10 @@ impl RedisStore {
     /// checkout (leave `test_on_check_out` on, at the price of a round trip), attempts to connect do not back off, and an
     /// operation waits for a connection until the pool's `connection_timeout` or its own deadline. Changes of shared breakers
     /// are not pushed to it, since that takes a connection of its own: they are polled.
+    ///
+    /// The server's mode is not checked: do not lend a pool to a Redis in cluster mode, which is not supported. Operations
+    /// that such a server refuses (`CROSSSLOT`, `MOVED`, `ASK`) are outages, but others succeed, so that quotas and lockouts
+    /// do not hold.
     #[must_use]
     pub fn from_pool(pool: bb8::Pool<RedisConnectionManager>) -> Self {
         Self::on(Pool::Lent(pool), KeyLayout::new())
@@ -100,6 +109,12 @@ impl RedisStore {
         self.boards = Boards::new(Arc::clone(&self.pool), layout.clone());
         self.layout = layout;
         self
+    }
+
+    /// The names under which it keeps things: to look up one client's keys.
+    #[must_use]
+    pub const fn layout(&self) -> &KeyLayout {
+        &self.layout
     }
 
     /// Connections that serve at present, as far as is known without asking.
@@ -123,18 +138,15 @@ impl RedisStore {
         }
     }
 
-    /// The text under a key; `None` if there is none.
-    async fn read(&self, operation: Operation, key: &str, deadline: Instant) -> Result<Option<String>, StoreError> {
+    /// The value under a key; `None` if there is none.
+    async fn read(&self, operation: Operation, key: &str, deadline: Instant) -> Result<Option<Vec<u8>>, StoreError> {
         let mut connection = self.pool.checkout_for(operation, deadline).await?;
         let reply = READ.run(&mut connection, deadline, |command| {
             command.arg(1).arg(key);
         });
         match reply.await? {
             Value::Nil => Ok(None),
-            Value::BulkString(bytes) => match String::from_utf8(bytes) {
-                Ok(text) => Ok(Some(text)),
-                Err(_) => Err(odd("a value is not UTF-8")),
-            },
+            Value::BulkString(bytes) => Ok(Some(bytes)),
             _ => Err(connection.distrust("a text was due")),
         }
     }
@@ -157,9 +169,11 @@ impl Store for RedisStore {
     fn identity<'a>(&'a self, api_key: &'a str, deadline: Instant) -> StoreFuture<'a, Option<String>> {
         async move {
             let key = self.layout.api_key(api_key);
-            match self.read(Operation::Auth, &key, deadline).await? {
-                Some(user) if user.is_empty() => Err(odd("an API key's user is empty")),
-                user => Ok(user),
+            let user = self.read(Operation::Auth, &key, deadline).await?;
+            match user.map(String::from_utf8).transpose() {
+                Err(_) => Err(odd("an API key's user is not UTF-8")),
+                Ok(Some(user)) if user.is_empty() => Err(odd("an API key's user is empty")),
+                Ok(user) => Ok(user),
             }
         }
         .boxed()
@@ -168,8 +182,11 @@ impl Store for RedisStore {
     fn flag<'a>(&'a self, name: &'a str, deadline: Instant) -> StoreFuture<'a, Option<bool>> {
         async move {
             let key = self.layout.flag(name);
-            let value = self.read(Operation::Flag, &key, deadline).await?;
-            value.as_deref().map(flag_value).transpose()
+            match self.read(Operation::Flag, &key, deadline).await {
+                Ok(value) => value.map(flag_value).transpose(),
+                Err(error) if is_wrong_type(&error) => Err(error.unreadable()),
+                Err(error) => Err(error),
+            }
         }
         .boxed()
     }
@@ -364,17 +381,6 @@ async fn is_primary(connection: &mut Connection, deadline: Instant) -> Result<()
 /// For text that whoever reads it will refuse if it is not what it should be.
 fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn flag_value(text: &str) -> Result<bool, StoreError> {
-    let is = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    if is(["1", "true", "on"]) {
-        Ok(true)
-    } else if is(["0", "false", "off"]) {
-        Ok(false)
-    } else {
-        Err(odd("a flag is none of 1, true, on, 0, false, off"))
-    }
 }
 
 fn odd(what: &str) -> StoreError {

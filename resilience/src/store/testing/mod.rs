@@ -73,6 +73,7 @@ enum Outcome<T> {
     Ok(T),
     Err(StoreErrorKind),
     Denied,
+    Unreadable,
     Never,
 }
 
@@ -149,6 +150,15 @@ impl<T> Answer<T> {
         }
     }
 
+    /// A value that cannot be read, at once.
+    #[must_use]
+    pub const fn unreadable() -> Self {
+        Self {
+            outcome: Outcome::Unreadable,
+            delay: Duration::ZERO,
+        }
+    }
+
     /// No answer: the caller's deadline decides.
     #[must_use]
     pub const fn never() -> Self {
@@ -170,6 +180,7 @@ impl<T> Answer<T> {
             Outcome::Ok(value) => Outcome::Ok(convert(value)),
             Outcome::Err(kind) => Outcome::Err(kind),
             Outcome::Denied => Outcome::Denied,
+            Outcome::Unreadable => Outcome::Unreadable,
             Outcome::Never => Outcome::Never,
         };
         Answer {
@@ -187,6 +198,9 @@ impl<T> Answer<T> {
             Outcome::Err(kind) => Err(StoreError::new(kind, "the test's script says so")),
             Outcome::Denied => {
                 Err(StoreError::new(StoreErrorKind::Unavailable, "the test's script refuses the credentials").denied())
+            }
+            Outcome::Unreadable => {
+                Err(StoreError::new(StoreErrorKind::Answered, "the test's script has an unreadable value").unreadable())
             }
             Outcome::Never => future::pending().await,
         }

@@ -127,10 +127,10 @@ async fn pin(Identity(_user): Identity) -> StatusCode {
 async fn a_verified_user_has_a_tally_of_its_own() {
     let store = ScriptedStore::new().on_identity(Answer::ok(Some("user-42")));
     let app = app(pin, over(&store));
-    store.on_begin_locked("user:=user-42", Duration::from_secs(7));
+    store.on_begin_locked(ClientKey::user("user-42").as_str(), Duration::from_secs(7));
     let request = || Request::builder().header("x-api-key", "letmein").finish();
     assert_eq!(ask(&app, request()).await.header("retry-after"), Some("7".into()));
-    store.on_begin_locked("user:=user-43", Duration::from_secs(7));
+    store.on_begin_locked(ClientKey::user("user-43").as_str(), Duration::from_secs(7));
     assert_eq!(ask(&app, request()).await.status, 403);
     // Who is not verified does not get as far.
     assert_eq!(ask(&app, Request::default()).await.status, 401);
