@@ -26,7 +26,13 @@ use crate::{
     concurrency::ConcurrencyLimit,
     deadline::DeadlineHeader,
     dependency::Dependencies,
-    guard::{auth::Authenticator, concurrency::PriorityOf, flag::LastKnown, lockout::BodyBounds, rate_limit::Blocked},
+    guard::{
+        auth::Authenticator,
+        concurrency::PriorityOf,
+        flag::LastKnown,
+        lockout::{BodyBounds, Locked},
+        rate_limit::Blocked,
+    },
     limits::{self, Limits, NamedLimits},
     lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
@@ -341,6 +347,8 @@ pub(crate) struct Runtime {
     pub(crate) insurance: MemoryStore,
     /// Whom the store has refused.
     pub(crate) blocked: Blocked,
+    /// Subjects that are locked out.
+    pub(crate) locked: Locked,
     /// Quotas by name.
     pub(crate) limits: NamedLimits,
     pub(crate) observer: Observer,
@@ -392,6 +400,7 @@ impl Runtime {
     ) -> Self {
         Self {
             blocked: Blocked::new(settings.remember_blocked),
+            locked: Locked::new(settings.remember_blocked),
             settings,
             store,
             authenticator,

@@ -7,29 +7,38 @@ mod account;
 mod address;
 mod forwarded;
 mod network;
+mod origin;
 
 use std::{
     borrow::Cow,
-    fmt::Write as _,
+    fmt::{self, Write as _},
+    hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
 };
 
 use poem::Request;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::address::{Callers, ExemptIf, peer_is_in};
 pub use self::{
     account::InvalidAccount,
     forwarded::ProxyHeader,
     network::{InvalidNetwork, Network},
+};
+pub(crate) use self::{
+    address::{Callers, ExemptIf, peer_is_in},
+    origin::origin,
 };
 
 /// The part of a limiter's key that names the client.
 ///
 /// Bounded (at most 150 bytes) and unambiguous: a value that a client sends stands in it as it is only if it is short
 /// and plain; any other is hashed. No value can reach another client's bucket.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ClientKey(Cow<'static, str>);
+#[derive(Clone)]
+pub struct ClientKey {
+    key: Cow<'static, str>,
+    /// The origin of an account's exact text; `None` of any other key. Two spellings of an account are equal keys.
+    spelled: Option<u64>,
+}
 
 /// Longest client value that stands in a key as it is.
 const PLAIN_MAX: usize = 64;
@@ -38,13 +47,13 @@ impl ClientKey {
     /// The bucket of everybody.
     #[must_use]
     pub fn global() -> Self {
-        Self("global".into())
+        Self::of("global")
     }
 
     /// The one bucket of all clients that no address is known of.
     #[must_use]
     pub fn unknown() -> Self {
-        Self("ip:unknown".into())
+        Self::of("ip:unknown")
     }
 
     /// The bucket of an address, an IPv6 address cut to `ipv6_prefix` bits; `::ffff:a.b.c.d` counts as the IPv4 address
@@ -58,7 +67,7 @@ impl ClientKey {
             IpAddr::V6(address) => write!(key, "{}/{ipv6_prefix}", network(address, ipv6_prefix)),
         };
         written.expect("a String takes all that is written");
-        Self(key.into())
+        Self::of(key)
     }
 
     /// The bucket of a verified user.
@@ -67,15 +76,21 @@ impl ClientKey {
         Self::value("user", Some(user.as_bytes()))
     }
 
-    /// The tally of an account, in its canonical form: trimmed, in NFKC, case-folded and without invisible characters, so that spellings that a login
+    /// The tally of an account, in its canonical form: trimmed, in NFKC, case-folded and without invisible or control characters, so that spellings that a login
     /// may take for the same are counted together. Always hashed: a store's keys name nobody.
+    ///
+    /// The key also carries a hash of the exact text, which comparing, hashing and [`as_str`](Self::as_str) ignore: a
+    /// success by way of [`Lockout::begin`](crate::lockout::Lockout::begin) removes failures of the same spelling only.
     ///
     /// # Errors
     ///
     /// For an account that is empty, or longer than 512 bytes.
     pub fn account(account: &str) -> Result<Self, InvalidAccount> {
         let canonical = account::canonical(account)?;
-        Ok(Self(hashed("account", canonical.as_bytes()).into()))
+        Ok(Self {
+            key: hashed("account", canonical.as_bytes()).into(),
+            spelled: Some(origin(&[account.as_bytes()])),
+        })
     }
 
     /// The bucket of a header's value; requests without the header share one. Of several values the first counts.
@@ -103,16 +118,48 @@ impl ClientKey {
                     key.push_str(":=");
                     key.push_str(value);
                 }
-                None => return Self(hashed(kind, value).into()),
+                None => return Self::of(hashed(kind, value)),
             },
         }
-        Self(key.into())
+        Self::of(key)
     }
 
     /// The key's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.key
+    }
+
+    /// The origin of an attempt of which nothing but this key is known.
+    pub(crate) fn origin(&self) -> u64 {
+        self.spelled.unwrap_or_else(|| origin(&[self.key.as_bytes()]))
+    }
+
+    fn of(key: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            key: key.into(),
+            spelled: None,
+        }
+    }
+}
+
+impl PartialEq for ClientKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for ClientKey {}
+
+impl Hash for ClientKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+    }
+}
+
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientKey").field(&self.key).finish()
     }
 }
 
@@ -149,7 +196,7 @@ mod tests {
 
     fn ip(address: &str, prefix: u8) -> String {
         ClientKey::ip(address.parse().expect("an address"), prefix)
-            .0
+            .key
             .into_owned()
     }
 
@@ -171,15 +218,25 @@ mod tests {
     fn a_missing_header_is_no_value() {
         let with = |value: &'static str| Request::builder().header("x-tenant", value).finish();
         assert_eq!(
-            ClientKey::header(&Request::default(), "x-tenant").0,
+            ClientKey::header(&Request::default(), "x-tenant").key,
             "header:x-tenant:-"
         );
-        assert_eq!(ClientKey::header(&with("-"), "x-tenant").0, "header:x-tenant:=-");
+        assert_eq!(ClientKey::header(&with("-"), "x-tenant").key, "header:x-tenant:=-");
         assert!(
             ClientKey::header(&with(""), "x-tenant")
-                .0
+                .key
                 .starts_with("header:x-tenant:#")
         );
+    }
+
+    #[test]
+    fn spellings_are_one_key_of_two_origins() {
+        let key = |account| ClientKey::account(account).expect("an account");
+        let (one, other) = (key("ada"), key("ADA"));
+        assert_eq!((&one, format!("{one:?}")), (&other, format!("{other:?}")));
+        assert_ne!(one.origin(), other.origin());
+        assert_eq!(one.origin(), key("ada").origin());
+        assert_ne!(ClientKey::user("ada").origin(), ClientKey::global().origin());
     }
 
     proptest! {
@@ -187,9 +244,9 @@ mod tests {
         fn different_values_are_different_buckets(a in any::<Vec<u8>>(), b in any::<Vec<u8>>()) {
             let (x, y) = (ClientKey::value("user", Some(&a)), ClientKey::value("user", Some(&b)));
             prop_assert_eq!(a == b, x == y);
-            prop_assert!(x.0.len() <= 150);
+            prop_assert!(x.key.len() <= 150);
             let is_safe = |c: char| c.is_ascii_graphic() && !matches!(c, '{' | '}');
-            prop_assert!(x.0.chars().all(is_safe), "{}", x.0);
+            prop_assert!(x.key.chars().all(is_safe), "{}", x.key);
         }
     }
 }

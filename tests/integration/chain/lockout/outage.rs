@@ -105,6 +105,17 @@ async fn what_could_not_be_settled_is_given_back_later() {
     assert_eq!(store.calls().settle, 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_could_not_be_settled_is_told_later() {
+    let store = ScriptedStore::new().on_settle(Answer::error(StoreErrorKind::Unavailable));
+    let app = app(login, over(&store));
+    assert_eq!(status(&app, "ada", "401").await, 401);
+    store.on_settle(Answer::ok(()));
+    eventually("it is tried again", async || store.calls().settle == 2).await;
+    let failed = [(address(), Settle::Fail), (account("ada"), Settle::Fail)];
+    assert_eq!(store.settled(), [failed.clone(), failed].concat());
+}
+
 #[resilient(lockout(2, "15m", key = account("json:/username"), on_outage = "fail_open"))]
 #[handler]
 async fn open_login() {}
