@@ -109,12 +109,14 @@ use crate::{errors::Errors, handler::Handler, model::Policy};
 ///
 /// ## `lockout`
 ///
-/// `lockout(5, "15m", key = account("json:/username"))`: the fifth attempt locks the account for 15 minutes. The attempts
-/// are 1 to 1,000. The duration is how long an attempt counts and how long the lock lasts, a whole number of seconds or a
-/// [duration](#durations), 1 ms to 366 days; several rising ones (`"1m, 5m, 15m, 1h"`) make each lock last longer than the
-/// one before. An attempt is counted before the handler runs, and settled by its answer: 2xx clears the tally (of an
-/// address it takes this attempt off), 401, 403 and 3xx keep it, any other status gives it back. `LoginOutcome` in the
-/// answer's data says otherwise. The usual pair is one by account and one by address, with a larger number.
+/// `lockout(5, "15m", key = account("json:/username"))`: the fifth failed attempt locks the account for 15 minutes. The limit
+/// is 1 to 1,000 attempts. The duration is how long a failure counts and how long the lock lasts, a whole number of seconds
+/// or a [duration](#durations), 1 ms to 366 days; several rising ones (`"1m, 5m, 15m, 1h"`) make each lock last longer than
+/// the one before. An attempt is counted before the handler runs, and settled by its answer: 2xx has succeeded, 4xx and 3xx
+/// have failed, 5xx was no attempt. A success removes the failures of the same handler, address and spelling of the account
+/// (of an address's tally only its own attempt). `LoginOutcome` in the answer's data overrides the status. Failures and
+/// attempts under way never exceed the limit: others are refused for a moment. The usual pair is one by account and one by
+/// address, with a larger number.
 ///
 /// | option | value | default |
 /// |---|---|---|

@@ -41,6 +41,15 @@ pub(crate) enum Outage {
 }
 
 impl Outage {
+    /// Whether the store has certainly not been asked.
+    pub(crate) fn is_unasked(&self) -> bool {
+        match self {
+            Self::BreakerOpen => true,
+            Self::Failed(error) => error.kind() == StoreErrorKind::Saturated,
+            Self::DeadlineExceeded | Self::BudgetSpent | Self::Shed => false,
+        }
+    }
+
     /// Whether this process is short of something, and the store is not to blame: then the request is refused, whatever
     /// its guards do in an outage.
     pub(crate) fn is_shed(&self) -> bool {

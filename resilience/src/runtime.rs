@@ -23,7 +23,13 @@ use crate::{
     concurrency::ConcurrencyLimit,
     deadline::DeadlineHeader,
     dependency::Dependencies,
-    guard::{auth::Authenticator, concurrency::PriorityOf, flag::FlagState, lockout::BodyBounds, rate_limit::Blocked},
+    guard::{
+        auth::Authenticator,
+        concurrency::PriorityOf,
+        flag::FlagState,
+        lockout::{BodyBounds, Locked},
+        rate_limit::Blocked,
+    },
     limits::{self, Limits, NamedLimits},
     lockout::{InvalidLockout, Lockout, LockoutConfig},
     observe::Observer,
@@ -336,6 +342,8 @@ pub(crate) struct Runtime {
     pub(crate) insurance: MemoryStore,
     /// Whom the store has refused.
     pub(crate) blocked: Blocked,
+    /// Subjects that are locked out.
+    pub(crate) locked: Locked,
     /// Quotas by name.
     pub(crate) limits: NamedLimits,
     pub(crate) observer: Observer,
@@ -389,6 +397,7 @@ impl Runtime {
     ) -> Self {
         Self {
             blocked: Blocked::new(settings.remember_blocked),
+            locked: Locked::new(settings.remember_blocked),
             settings,
             store,
             authenticator,

@@ -15,9 +15,10 @@ use crate::{
 const OPERATOR_DEADLINE: Duration = Duration::from_secs(5);
 
 impl Resilience {
-    /// Forgets what attempts stand against `account`, in every lockout by account that a handler of this program has:
-    /// it may be tried again at once. Says in how many of them there was something to forget. What this process has counted
-    /// in an outage is forgotten too, whatever the store answers.
+    /// Forgets all attempts against `account`, of every origin, in every lockout by account that a handler of this program
+    /// has: the account may be tried again at once at this process, and after one second at others. Returns in how many
+    /// lockouts there was something to forget. Attempts that this process has counted in an outage are forgotten too,
+    /// whatever the store answers.
     ///
     /// The store is asked outside of its breaker, at most 5 s for each lockout. Lockouts that
     /// [`lockout`](Self::lockout) has made are unlocked by themselves.
@@ -37,7 +38,9 @@ impl Resilience {
         for lockout in self.account_lockouts().values() {
             // Before the store is asked, which may not answer.
             let here = self.runtime.insurance.unlock_now(lockout, subject.as_str());
-            match self.unlock_in_store(lockout, &subject).await {
+            let there = self.unlock_in_store(lockout, &subject).await;
+            self.runtime.locked.forget(&lockout.id, subject.as_str());
+            match there {
                 Ok(there) => unlocked += usize::from(here || there),
                 Err(error) => failed = failed.or(Some(error)),
             }

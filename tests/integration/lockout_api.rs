@@ -8,7 +8,7 @@ use resilience::{
     breaker::{BreakerConfig, State},
     client::ClientKey,
     lockout::{BeginError, Lockout, LockoutConfig},
-    store::RedisStore,
+    store::{RedisStore, Settle},
     testing::{Answer, ScriptedStore},
 };
 use resilience_tests::{Proxy, RedisServer, eventually};
@@ -36,11 +36,16 @@ fn state(resilience: &Resilience) -> State {
 
 async fn scenario(login: &Lockout) {
     for _ in 0..4 {
-        login.begin(&ada()).await.unwrap().fail();
+        login.begin(&ada()).await.unwrap().fail().await.unwrap();
     }
     login.begin(&ada()).await.unwrap().abandon().await.unwrap();
     assert_eq!(login.status(&ada()).await.unwrap().attempts, 4);
+    // Dropped, it fails: told by a task of its own.
     drop(login.begin(&ada()).await.unwrap());
+    eventually("the lock has begun", async || {
+        login.status(&ada()).await.unwrap().locks == 1
+    })
+    .await;
     let locked = login.begin(&ada()).await.unwrap_err();
     let BeginError::Locked { retry_after } = locked else {
         panic!("{locked:?}");
@@ -51,11 +56,16 @@ async fn scenario(login: &Lockout) {
     assert_eq!(login.status(&ada()).await.unwrap().locks, 1);
     assert!(login.unlock(&ada()).await.unwrap() && !login.unlock(&ada()).await.unwrap());
     for _ in 0..3 {
-        login.begin(&ada()).await.unwrap().fail();
+        login.begin(&ada()).await.unwrap().fail().await.unwrap();
         login.begin(&ada()).await.unwrap().succeed().await.unwrap();
         assert_eq!(login.status(&ada()).await.unwrap().attempts, 0);
     }
-    let begun = join_all((0..200).map(|_| async { login.begin(&ada()).await.map(|attempt| attempt.fail()) })).await;
+    let guess = || async {
+        let attempt = login.begin(&ada()).await?;
+        attempt.fail().await.unwrap();
+        Ok::<_, BeginError>(())
+    };
+    let begun = join_all((0..200).map(|_| guess())).await;
     assert_eq!(begun.iter().filter(|begun| begun.is_ok()).count(), 5);
     login.unlock(&ada()).await.unwrap();
 }
@@ -91,6 +101,70 @@ async fn attempts_are_counted_in_redis_and_refused_while_it_is_gone() {
     redis.restart();
     eventually("the breaker is closed", async || state(&resilience) == State::Closed).await;
     scenario(&login).await;
+}
+
+/// Six at once, of an account that allows five.
+#[tokio::test]
+async fn attempts_under_way_are_told_from_a_lock() {
+    let resilience = Resilience::builder().memory().build().unwrap();
+    let login = resilience.lockout("login", LockoutConfig::new(5, LOCK)).unwrap();
+    let subject = ada();
+    let begun = join_all((0..5).map(|_| login.begin(&subject))).await;
+    let busy = login.begin(&ada()).await.unwrap_err();
+    assert!(matches!(busy, BeginError::UnderWay { retry_after } if retry_after <= Duration::from_secs(1)));
+    let error = Error::from(busy);
+    assert_eq!(
+        (error.code(), error.http_status().as_u16()),
+        ("attempts_under_way", 429)
+    );
+    let status = login.status(&ada()).await.unwrap();
+    assert_eq!((status.attempts, status.pending, status.locked_for), (0, 5, None));
+    for attempt in begun {
+        attempt.unwrap().succeed().await.unwrap();
+    }
+    assert!(login.begin(&ada()).await.is_ok());
+}
+
+/// The two spellings share a tally, and may be two accounts.
+#[tokio::test]
+async fn a_success_clears_failures_of_its_own_spelling_only() {
+    let resilience = Resilience::builder().memory().build().unwrap();
+    let login = resilience.lockout("login", LockoutConfig::new(5, LOCK)).unwrap();
+    for own in ["Ada", "ada\u{200d}"] {
+        for _ in 0..4 {
+            login.begin(&ada()).await.unwrap().fail().await.unwrap();
+        }
+        let own = ClientKey::account(own).unwrap();
+        assert_eq!(own, ada());
+        login.begin(&own).await.unwrap().succeed().await.unwrap();
+        assert_eq!(login.status(&ada()).await.unwrap().attempts, 4);
+        login.begin(&ada()).await.unwrap().succeed().await.unwrap();
+        assert_eq!(login.status(&ada()).await.unwrap().attempts, 0);
+    }
+    // A key of another kind is its own origin.
+    let user = ClientKey::user("user-42");
+    login.begin(&user).await.unwrap().fail().await.unwrap();
+    login.begin(&user).await.unwrap().succeed().await.unwrap();
+    assert_eq!(login.status(&user).await.unwrap().attempts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_dropped_has_failed_and_one_that_never_began_is_given_back() {
+    let store = ScriptedStore::new().on_begin(Answer::ok(()).after(Duration::from_millis(10)));
+    let resilience = Resilience::builder().store(store.clone()).build().unwrap();
+    let login = resilience.lockout("login", LockoutConfig::new(5, LOCK)).unwrap();
+    let subject = ada().as_str().to_owned();
+    let within = tokio::time::timeout(Duration::from_millis(5), login.begin(&ada())).await;
+    assert!(within.is_err());
+    eventually("it is given back", async || store.calls().settle == 1).await;
+    drop(login.begin(&ada()).await.unwrap());
+    eventually("it has failed", async || store.calls().settle == 2).await;
+    // Also while it is being settled otherwise.
+    let attempt = login.begin(&ada()).await.unwrap();
+    drop(attempt.succeed());
+    eventually("it has failed", async || store.calls().settle == 3).await;
+    let settled = [Settle::GiveBack, Settle::Fail, Settle::Fail].map(|settle| (subject.clone(), settle));
+    assert_eq!(store.settled(), settled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,9 +203,9 @@ async fn an_outage_is_answered_as_was_decided() {
     let local = resilience
         .lockout("local", config.with_on_outage(OnOutage::FailLocal))
         .unwrap();
-    local.begin(&ada()).await.unwrap().fail();
+    local.begin(&ada()).await.unwrap().fail().await.unwrap();
     local.begin(&ada()).await.unwrap().abandon().await.unwrap();
-    local.begin(&ada()).await.unwrap().fail();
+    local.begin(&ada()).await.unwrap().fail().await.unwrap();
     assert!(matches!(local.begin(&ada()).await, Err(BeginError::Locked { .. })));
 }
 
@@ -167,7 +241,7 @@ async fn what_this_process_has_locked_it_unlocks_in_the_outage_too() {
     let resilience = Resilience::builder().store(store).build().unwrap();
     let config = LockoutConfig::new(1, LOCK).with_on_outage(OnOutage::FailLocal);
     let login = resilience.lockout("login", config).unwrap();
-    login.begin(&ada()).await.unwrap().fail();
+    login.begin(&ada()).await.unwrap().fail().await.unwrap();
     assert!(login.begin(&ada()).await.is_err());
     assert!(login.unlock(&ada()).await.is_err(), "the store may hold a lock too");
     assert!(login.begin(&ada()).await.is_ok());

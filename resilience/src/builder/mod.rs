@@ -249,12 +249,14 @@ impl Builder {
         self
     }
 
-    /// How many refusals of quotas are remembered in this process; 0 remembers none.
+    /// How many refusals are remembered in this process: of quotas, and as many again of lockouts; 0 remembers none.
     ///
     /// A client that the store has refused is refused for the rest of the wait that it was told without asking the store
     /// again, whether the store is up or not: a flood costs it nothing. Each takes less than 500 bytes unless the handler's
-    /// path is very long, so that 10,000 of them take 5 MB; what finds no room is asked for once more. Lockouts are never
-    /// remembered, nor is what this process counts by itself in an outage.
+    /// path is very long, so that 10,000 of them take 5 MB; what finds no room is asked for once more. Refusals by the counts of
+    /// this process in an outage are not remembered.
+    ///
+    /// A lock is remembered for at most one second, since an operator may unlock its subject from another process.
     ///
     /// Whoever clears a client's count in the store by hand waits for what is remembered of it.
     pub fn remember_blocked(mut self, refusals: usize) -> Self {

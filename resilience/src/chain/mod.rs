@@ -8,7 +8,7 @@
 //! 4. lockouts: an attempt is counted before anything can be verified
 //! 5. a slot, at once or after a wait in the queue; it is held until the answer has been sent
 //! 6. the handler, inside its deadline
-//! 7. settling: what the answer makes of the attempt
+//! 7. settling: whether the attempt has failed, by the answer
 //!
 //! What consumes something that a rejection must not consume stands after phase A. Quotas that only observe are asked
 //! beside those of their phase. A phase whose quotas are known to refuse asks nobody.
@@ -108,10 +108,10 @@ pub(crate) async fn behind<E: Endpoint>(guards: Guards, mut request: Request, ha
         // Called right here: every async fn between would hold the request and the handler's future once more.
         Ok(Admitted { pending, mut slot }) => {
             let budget = Budget::of(&bound, until);
-            // From here on the attempt counts, whatever becomes of this future, unless the handler's answer says otherwise.
-            // One for whose caller it is too late is given back.
+            // From here on the attempt has failed if this future is dropped. One for whose caller it is too late is given
+            // back.
             let pending = pending.filter(|_| budget.is_none_or(|budget| !budget.is_zero()));
-            let entered = pending.and_then(lockout::Pending::enter);
+            let entered = pending.map(lockout::Pending::enter);
             let outcome = match budget {
                 None => unless_gone(hangup.as_ref(), handler.call(request)).await,
                 Some(Budget { started, within, .. }) => {

@@ -20,15 +20,19 @@ pub enum InvalidAccount {
 }
 
 /// Trimmed, in NFKC and case-folded, by the Unicode standard's compatibility caseless matching (D146): folding may undo a
-/// normal form and the other way round, so each is done twice. What nobody sees (default-ignorable code points, such as a
-/// zero-width joiner) is left out, since databases leave it out too.
+/// normal form and the other way round, so each is done twice. Invisible characters are left out wherever they are, since
+/// databases ignore them too: default-ignorable code points such as a zero-width joiner, and control characters
+/// (U+0000 to U+001F, U+007F to U+009F).
 pub(super) fn canonical(account: &str) -> Result<String, InvalidAccount> {
     if account.len() > LONGEST {
         return Err(InvalidAccount::TooLong);
     }
     let (normal, case) = (ComposingNormalizer::new_nfkc(), CaseMapper::new());
     let invisible = CodePointSetData::new::<DefaultIgnorableCodePoint>();
-    let visible: String = account.chars().filter(|c| !invisible.contains(*c)).collect();
+    let visible: String = account
+        .chars()
+        .filter(|c| !c.is_control() && !invisible.contains(*c))
+        .collect();
     let mut canonical = normal.normalize(&visible).into_owned();
     for _ in 0..2 {
         canonical = normal.normalize(&case.fold_string(&canonical)).into_owned();
@@ -57,6 +61,11 @@ mod tests {
             "\u{a0}ada",
             "ada\u{200d}",
             "a\u{ad}da",
+            "\0ada",
+            "a\u{7}da\u{1f}",
+            "ada\u{7f}",
+            "\u{80}a\u{9f}da",
+            "a\r\nda",
         ] {
             assert_eq!(canonical(account).as_deref(), Ok("ada"), "{account:?}");
         }
@@ -67,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_is_empty_or_too_long_is_no_account() {
-        for empty in ["", " ", "\t\n", "\u{3000}"] {
+        for empty in ["", " ", "\t\n", "\u{3000}", "\0", "\u{85} \u{200d}"] {
             assert_eq!(canonical(empty), Err(InvalidAccount::Empty), "{empty:?}");
         }
         assert!(canonical(&"x".repeat(512)).is_ok());

@@ -7,10 +7,12 @@ mod account;
 mod address;
 mod forwarded;
 mod network;
+mod origin;
 
 use std::{
     borrow::Cow,
-    fmt::Write as _,
+    fmt::{self, Write as _},
+    hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
 };
 
@@ -19,11 +21,14 @@ use sha2::{Digest, Sha256};
 
 use crate::store::layout::push_hex;
 
-pub(crate) use self::address::{Callers, ExemptIf, peer_is_in};
 pub use self::{
     account::InvalidAccount,
     forwarded::ProxyHeader,
     network::{InvalidNetwork, Network},
+};
+pub(crate) use self::{
+    address::{Callers, ExemptIf, peer_is_in},
+    origin::origin,
 };
 
 /// The part of a limiter's key that names the client.
@@ -34,20 +39,24 @@ pub use self::{
 ///
 /// An address stays readable, since an unkeyed hash of an IPv4 address is reversed in seconds by hashing all of them. A
 /// [secret](crate::store::KeyLayout::with_key_secret) hides addresses in a shared store, and values that can be guessed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ClientKey(Cow<'static, str>);
+#[derive(Clone)]
+pub struct ClientKey {
+    key: Cow<'static, str>,
+    /// The origin of an account's exact text; `None` of any other key. Two spellings of an account are equal keys.
+    spelled: Option<u64>,
+}
 
 impl ClientKey {
     /// The bucket of everybody.
     #[must_use]
     pub fn global() -> Self {
-        Self("global".into())
+        Self::of("global")
     }
 
     /// The one bucket of all clients that no address is known of.
     #[must_use]
     pub fn unknown() -> Self {
-        Self("ip:unknown".into())
+        Self::of("ip:unknown")
     }
 
     /// The bucket of an address, an IPv6 address cut to `ipv6_prefix` bits; `::ffff:a.b.c.d` counts as the IPv4 address
@@ -61,7 +70,7 @@ impl ClientKey {
             IpAddr::V6(address) => write!(key, "{}/{ipv6_prefix}", network(address, ipv6_prefix)),
         };
         written.expect("a String takes all that is written");
-        Self(key.into())
+        Self::of(key)
     }
 
     /// The bucket of a verified user. Hashed.
@@ -70,15 +79,21 @@ impl ClientKey {
         Self::value("user", "", Some(user.as_bytes()))
     }
 
-    /// The tally of an account, in its canonical form: trimmed, in NFKC, case-folded and without invisible characters, so that spellings that a login
+    /// The tally of an account, in its canonical form: trimmed, in NFKC, case-folded and without invisible or control characters, so that spellings that a login
     /// may take for the same are counted together. Hashed.
+    ///
+    /// The key also carries a hash of the exact text, which comparing, hashing and [`as_str`](Self::as_str) ignore: a
+    /// success by way of [`Lockout::begin`](crate::lockout::Lockout::begin) removes failures of the same spelling only.
     ///
     /// # Errors
     ///
     /// For an account that is empty, or longer than 512 bytes.
     pub fn account(account: &str) -> Result<Self, InvalidAccount> {
         let canonical = account::canonical(account)?;
-        Ok(Self::value("account", "", Some(canonical.as_bytes())))
+        Ok(Self {
+            spelled: Some(origin(&[account.as_bytes()])),
+            ..Self::value("account", "", Some(canonical.as_bytes()))
+        })
     }
 
     /// The bucket of a header's value; requests without the header share one. Of several values the first counts.
@@ -109,13 +124,45 @@ impl ClientKey {
                 push_hex(&mut key, &Sha256::digest(value)[..16]);
             }
         }
-        Self(key.into())
+        Self::of(key)
     }
 
     /// The key's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.key
+    }
+
+    /// The origin of an attempt of which nothing but this key is known.
+    pub(crate) fn origin(&self) -> u64 {
+        self.spelled.unwrap_or_else(|| origin(&[self.key.as_bytes()]))
+    }
+
+    fn of(key: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            key: key.into(),
+            spelled: None,
+        }
+    }
+}
+
+impl PartialEq for ClientKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for ClientKey {}
+
+impl Hash for ClientKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+    }
+}
+
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientKey").field(&self.key).finish()
     }
 }
 
@@ -132,7 +179,7 @@ mod tests {
 
     fn ip(address: &str, prefix: u8) -> String {
         ClientKey::ip(address.parse().expect("an address"), prefix)
-            .0
+            .key
             .into_owned()
     }
 
@@ -154,18 +201,18 @@ mod tests {
     fn a_missing_header_is_no_value() {
         let with = |value: &'static str| Request::builder().header("x-tenant", value).finish();
         assert_eq!(
-            ClientKey::header(&Request::default(), "x-tenant").0,
+            ClientKey::header(&Request::default(), "x-tenant").key,
             "header:x-tenant:-"
         );
         for value in ["-", "", "acme"] {
-            let key = ClientKey::header(&with(value), "x-tenant").0;
+            let key = ClientKey::header(&with(value), "x-tenant").key;
             assert!(key.starts_with("header:x-tenant:#"), "{key}");
         }
     }
 
     #[test]
     fn values_are_hashed_however_plain_they_are() {
-        assert_eq!(ClientKey::user("ada").0, "user:#fdee430d40bd57deeac186cd9790033d");
+        assert_eq!(ClientKey::user("ada").key, "user:#fdee430d40bd57deeac186cd9790033d");
         let request = Request::builder().header("authorization", "letmein").finish();
         for key in [
             ClientKey::user("letmein"),
@@ -173,9 +220,19 @@ mod tests {
             ClientKey::header(&request, "authorization"),
             ClientKey::custom(Some("letmein")),
         ] {
-            let (_, hash) = key.0.split_once(":#").unwrap();
+            let (_, hash) = key.key.split_once(":#").unwrap();
             assert_eq!(hash, "1c8bfe8f801d79745c4631d09fff36c8");
         }
+    }
+
+    #[test]
+    fn spellings_are_one_key_of_two_origins() {
+        let key = |account| ClientKey::account(account).expect("an account");
+        let (one, other) = (key("ada"), key("ADA"));
+        assert_eq!((&one, format!("{one:?}")), (&other, format!("{other:?}")));
+        assert_ne!(one.origin(), other.origin());
+        assert_eq!(one.origin(), key("ada").origin());
+        assert_ne!(ClientKey::user("ada").origin(), ClientKey::global().origin());
     }
 
     proptest! {
@@ -183,9 +240,9 @@ mod tests {
         fn different_values_are_different_buckets(a in any::<Vec<u8>>(), b in any::<Vec<u8>>()) {
             let (x, y) = (ClientKey::value("user", "", Some(&a)), ClientKey::value("user", "", Some(&b)));
             prop_assert_eq!(a == b, x == y);
-            prop_assert!(x.0.len() <= 150);
+            prop_assert!(x.key.len() <= 150);
             let is_safe = |c: char| c.is_ascii_graphic() && !matches!(c, '{' | '}');
-            prop_assert!(x.0.chars().all(is_safe), "{}", x.0);
+            prop_assert!(x.key.chars().all(is_safe), "{}", x.key);
         }
     }
 }

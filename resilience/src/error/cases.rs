@@ -10,6 +10,7 @@ use crate::{
     concurrency::Overloaded,
     deadline::{Cancelled, DeadlineExceeded},
     pipeline::{PermitLimitExceeded, RateLimited},
+    store::Refused,
 };
 
 /// A refusal that this crate makes.
@@ -62,6 +63,7 @@ cases! {
     PERMIT_LIMIT_EXCEEDED = TOO_MANY "permit_limit_exceeded", "This costs more than the limit ever lets pass at once.";
     LIMITER_UNAVAILABLE = UNAVAILABLE "limiter_unavailable" says_when true, "The request cannot be counted at the moment.";
     LOCKED_OUT = TOO_MANY "locked_out" says_when true, "Too many attempts.";
+    ATTEMPTS_UNDER_WAY = TOO_MANY "attempts_under_way" says_when true, "Other attempts of this account or address are being checked.";
     LOCKOUT_UNAVAILABLE = UNAVAILABLE "lockout_unavailable" says_when true, "The attempt cannot be counted at the moment.";
     ACCOUNT_UNREADABLE = BAD_REQUEST "account_unreadable", "The request does not name one account.";
     BODY_TOO_LARGE = TOO_LARGE "body_too_large", "The body is too large.";
@@ -125,6 +127,17 @@ impl Error {
     /// The same for every account, whether it exists or not.
     pub(crate) fn locked_out(retry_after: Duration) -> Self {
         Self::from(LOCKED_OUT).told_to_wait(retry_after)
+    }
+
+    pub(crate) fn attempts_under_way(retry_after: Duration) -> Self {
+        Self::from(ATTEMPTS_UNDER_WAY).told_to_wait(retry_after)
+    }
+
+    pub(crate) fn attempt_refused(refused: Refused) -> Self {
+        match refused {
+            Refused::Locked { retry_after } => Self::locked_out(retry_after),
+            Refused::UnderWay { retry_after } => Self::attempts_under_way(retry_after),
+        }
     }
 
     pub(crate) fn lockout_unavailable() -> Self {

@@ -15,7 +15,8 @@ pub struct LockoutConfig {
 }
 
 impl LockoutConfig {
-    /// Locks for `duration` once `attempts` of them stand on a tally, which is also how long each counts. Fails closed.
+    /// Locks for `duration` once `attempts` of them have failed. `duration` is also how long each failure counts. Fails
+    /// closed.
     pub fn new(attempts: u32, duration: Duration) -> Self {
         Self {
             attempts,
@@ -26,7 +27,7 @@ impl LockoutConfig {
     }
 
     /// Locks for the first of these, the next time for the second, and so on; the last one repeats, and is how long
-    /// attempts count and locks are remembered.
+    /// failures count and locks are remembered.
     pub fn with_durations(mut self, durations: impl IntoIterator<Item = Duration>) -> Self {
         self.durations = durations.into_iter().collect();
         self

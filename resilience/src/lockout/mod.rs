@@ -2,7 +2,8 @@
 //!
 //! The rules are those of the attribute's `lockout`: an attempt is counted before anything is verified, so that of many
 //! guesses at once only as many get through as the lockout allows; attempts during a lock do not extend it; while the store
-//! cannot tell, the lockout does what was decided for it, at once when the breaker is open.
+//! cannot tell, the lockout does what was decided for it, at once when the breaker is open. The origin of an attempt is the
+//! exact text of its account: see [`Attempt::succeed`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -20,7 +21,7 @@
 //!     let attempt = login.begin(&ada).await?;
 //!     match is_right("ada", password).await {
 //!         true => attempt.succeed().await?,
-//!         false => attempt.fail(),
+//!         false => attempt.fail().await?,
 //!     }
 //! }
 //! assert!(matches!(login.begin(&ada).await, Err(BeginError::Locked { .. })));
@@ -35,7 +36,6 @@ mod config;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use self::attempt::Counted;
 pub use self::{
     attempt::{Attempt, BeginError},
     config::{InvalidLockout, LockoutConfig},
@@ -89,22 +89,21 @@ impl Lockout {
     ///
     /// # Errors
     ///
-    /// When the subject is locked out, or the store cannot tell and the lockout fails closed.
+    /// When the subject is locked out or too many attempts of it are under way, or when the store cannot tell and the
+    /// lockout fails closed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is done, the attempt may stay counted.
+    /// Dropped before it is done, the attempt is given back.
     pub async fn begin(&self, subject: &ClientKey) -> Result<Attempt, BeginError> {
         let shared = &self.shared;
-        let mut attempt = Attempt {
-            lockout: self.clone(),
-            subject: subject.clone(),
-            id: fastrand::u64(..),
-            in_store: Counted::Yes,
-            in_process: false,
-        };
+        let attempt = Attempt::new(self, subject);
         let asked = Asked::now();
         let attempts = [attempt.in_store()];
+        let before = match shared.runtime.locked.recall(&attempts, asked.at) {
+            Ok(begun) => return attempt.decided(begun[0].refused),
+            Err(before) => before,
+        };
         let question = Question::of_store(&shared.breaker, asked, shared.deadline, |deadline| {
             shared.runtime.store.begin_attempts(&attempts, deadline)
         });
@@ -112,10 +111,9 @@ impl Lockout {
         shared.runtime.observer.note(Operation::Lockout, &answer);
         let outage = match answer.0 {
             Ok(begun) => match begun[..] {
-                [begun] if begun.allowed => return Ok(attempt),
                 [begun] => {
-                    let retry_after = begun.retry_after;
-                    return Err(BeginError::Locked { retry_after });
+                    shared.runtime.locked.learn(&attempts, &before, &[begun]);
+                    return attempt.decided(begun.refused);
                 }
                 _ => {
                     let message = "the store did not answer for the lockout";
@@ -125,15 +123,10 @@ impl Lockout {
             Err(outage) => outage,
         };
         shared.complaints.about(&"lockout", &outage);
-        attempt.in_store = match outage {
-            Outage::BreakerOpen => Counted::No,
-            // The count may have been done, and its answer lost or late.
-            _ => Counted::Perhaps,
-        };
-        attempt.fall_back()
+        attempt.fall_back(&outage)
     }
 
-    /// How the tally of `subject` stands in the store.
+    /// The state of the tally of `subject` in the store.
     ///
     /// # Errors
     ///
@@ -150,8 +143,9 @@ impl Lockout {
         answer.0.map_err(StoreError::from)
     }
 
-    /// Forgets the tally of `subject`, with its lock and its history; `false` if there was nothing to forget. What this
-    /// process has counted in an outage is forgotten too, whatever the store answers.
+    /// Forgets the tally of `subject`, with its lock and its history; `false` if there was nothing to forget. Attempts that
+    /// this process has counted in an outage are forgotten too, whatever the store answers. Other processes may refuse the
+    /// subject for one more second.
     ///
     /// # Errors
     ///
@@ -169,6 +163,7 @@ impl Lockout {
         });
         let answer = question.ask(asked).await;
         shared.runtime.observer.note(Operation::Lockout, &answer);
+        shared.runtime.locked.forget(&shared.lockout.id, subject.as_str());
         answer.0.map(|there| here || there).map_err(StoreError::from)
     }
 }

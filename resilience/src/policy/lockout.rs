@@ -17,8 +17,8 @@ pub struct Lockout {
 }
 
 impl Lockout {
-    /// `attempts` until `key` is locked out for the first of `durations`, then for the second, and so on; the last one
-    /// repeats. Attempts count for as long as the last one. Fails closed.
+    /// `attempts` that fail until `key` is locked out for the first of `durations`, then for the second, and so on; the last
+    /// one repeats. Failures count for as long as the last one. Fails closed.
     ///
     /// There is at least one duration, and each is longer than the one before.
     #[must_use]

@@ -29,7 +29,7 @@ pub use self::{
     flag_value::flag_value,
     key_secret::InvalidKeySecret,
     layout::{ApiKeys, InvalidPrefix, KeyLayout},
-    lockout::{Attempt, Begun, Lockout, LockoutStatus, Settle, Settlement},
+    lockout::{Attempt, Begun, Lockout, LockoutStatus, Refused, Settle, Settlement},
     memory::{MemoryStore, MemoryStoreBuilder},
     redis::{RedisStore, RedisStoreBuilder, RedisStoreError},
 };
@@ -61,7 +61,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Answers in the order of `takes`. If any entry is refused, nothing is consumed anywhere.
     fn take<'a>(&'a self, takes: &'a [Take<'a>], deadline: Instant) -> StoreFuture<'a, Vec<Taken>>;
 
-    /// Counts one attempt against each of these tallies, or against none if one of them is locked.
+    /// Begins one attempt against each of these tallies, or against none if one of them refuses it: a tally that is
+    /// locked, or whose failures and attempts under way make up the limit. An attempt is under way until it is settled,
+    /// at most 30 s; then it has failed.
     ///
     /// Answers in the order of `attempts`. A store that keeps no lockouts may leave this and the next three operations
     /// out: lockouts then do what they do in an outage.
@@ -70,14 +72,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         no_lockouts()
     }
 
-    /// Settles attempts that are not to stay counted. One that is no longer counted (its lock has run out, or the tally
-    /// was cleared meanwhile) changes nothing.
+    /// Settles attempts. For one that is no longer counted (its lock has run out, or the tally was unlocked meanwhile),
+    /// only the failures of its origin change, and only by [`Settle::Clear`].
     fn settle_attempts<'a>(&'a self, settled: &'a [Settlement<'a>], deadline: Instant) -> StoreFuture<'a, ()> {
         let _ = (settled, deadline);
         no_lockouts()
     }
 
-    /// How a tally stands. Changes nothing.
+    /// The state of a tally. Changes nothing.
     fn lockout_status<'a>(
         &'a self,
         lockout: &'a Lockout,

@@ -3,6 +3,7 @@
 use resilience::{
     Builder,
     breaker::{BreakerConfig, State},
+    store::Settle,
     testing::{Answer, ScriptedStore},
 };
 use resilience_tests::eventually;
@@ -59,11 +60,17 @@ async fn login(Data(stage): Data<&Stage>) -> &'static str {
 }
 
 #[tokio::test]
-async fn an_attempt_stays_counted() {
+async fn an_attempt_has_failed() {
     let store = ScriptedStore::new();
     let mut scene = Scene::watched(login, touchy(&store).build().unwrap()).await;
     drop(scene.asking().await);
     scene.expect(&[Event::Dropped, closed()]).await;
+    // Hanging up is no way to try again for free.
+    eventually("it is settled", async || store.calls().settle == 1).await;
     assert_eq!(store.calls().begin, 1);
-    assert_eq!(store.settled(), [], "hanging up is no way to try again for free");
+    assert!(
+        matches!(store.settled()[..], [(_, Settle::Fail)]),
+        "{:?}",
+        store.settled()
+    );
 }

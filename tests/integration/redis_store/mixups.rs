@@ -202,6 +202,7 @@ async fn no_kind_of_question_takes_the_answer_of_another() {
                     lockout: &lockout,
                     subject: "ip:a",
                     id: seed,
+                    origin: 0,
                 };
                 let begun = store.begin_attempts(&[attempt], soon()).await?;
                 assert_eq!(begun.len(), 1);

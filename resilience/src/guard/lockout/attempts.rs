@@ -1,4 +1,4 @@
-//! The attempts that a request has begun, and what becomes of them.
+//! The attempts that a request has begun, and how they are settled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,17 +24,20 @@ const RETRIES: [Duration; 6] = [
     Duration::from_secs(32),
 ];
 
-/// Attempts of a request that has not reached its handler. They are given back however it ends: refused or dropped.
-#[derive(Default)]
-pub(crate) struct Pending(Option<Box<Entered>>);
+/// Attempts of a request that has not reached its handler. They are given back however it ends, refused or dropped: nothing
+/// was verified.
+pub(crate) struct Pending(Option<Box<Batch>>);
 
-/// Attempts of a request whose handler runs. They stay counted unless they are settled: whoever hangs up on a handler,
-/// or makes it too slow or panic, may have had an answer by then.
-pub(crate) struct Entered {
+/// Attempts of a request whose handler runs. Dropped without being settled, they have failed: a client that hangs up on the
+/// handler, or makes it too slow or panic, may have had an answer by then.
+pub(crate) struct Entered(Option<Box<Batch>>);
+
+/// The attempts of one request.
+struct Batch {
     runtime: Arc<Runtime>,
     lockouts: Arc<Lockouts>,
-    /// An attempt may be given back where no runtime is entered: in the drop of a future. `None` outside of any: then
-    /// attempts stay counted.
+    /// An attempt may be settled where no runtime is entered: in the drop of a future. `None` outside of any: attempts
+    /// then fail when their lease ends.
     tokio: Option<Handle>,
     begun: Vec<Counted>,
 }
@@ -46,6 +49,8 @@ pub(super) struct Counted {
     pub(super) lockout: usize,
     pub(super) subject: ClientKey,
     pub(super) id: u64,
+    /// Where it comes from: see [`Attempt::origin`].
+    pub(super) origin: u64,
     pub(super) by: Counter,
 }
 
@@ -59,7 +64,7 @@ pub(super) enum Counter {
 
 impl Pending {
     pub(super) fn new(runtime: Arc<Runtime>, lockouts: Arc<Lockouts>) -> Self {
-        Self(Some(Box::new(Entered {
+        Self(Some(Box::new(Batch {
             runtime,
             lockouts,
             tokio: Handle::try_current().ok(),
@@ -69,77 +74,89 @@ impl Pending {
 
     /// Takes attempts on. Those that the store counts belong here before it is asked.
     pub(super) fn begin(&mut self, attempts: impl IntoIterator<Item = Counted>) {
-        if let Some(pending) = &mut self.0 {
-            pending.begun.extend(attempts);
+        if let Some(batch) = &mut self.0 {
+            batch.begun.extend(attempts);
         }
     }
 
     /// Forgets attempts that were not counted.
     pub(super) fn forget(&mut self, attempts: &[Counted]) {
-        if let Some(pending) = &mut self.0 {
-            pending
+        if let Some(batch) = &mut self.0 {
+            batch
                 .begun
                 .retain(|begun| attempts.iter().all(|attempt| attempt.id != begun.id));
         }
     }
 
-    /// Leaves all attempts counted.
-    pub(super) fn keep(&mut self) {
-        self.0 = None;
-    }
-
     /// The handler is about to run.
-    pub(crate) fn enter(mut self) -> Option<Box<Entered>> {
-        self.0.take()
+    pub(crate) fn enter(mut self) -> Entered {
+        Entered(self.0.take())
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(pending) = self.0.take() {
-            // Not waited for: whatever refuses the request has decided.
-            drop(pending.spawn(LoginOutcome::NotAnAttempt));
+        if let Some(batch) = self.0.take() {
+            // Not waited for: the request is decided without it.
+            drop(batch.settle(LoginOutcome::NotAnAttempt));
         }
     }
 }
 
 impl Entered {
-    /// Settles the attempts by what the handler has answered.
+    /// Settles the attempts by the handler's answer.
     ///
-    /// Waits for it, within the lockouts' deadline, so that whoever has logged in finds the tally cleared.
+    /// Waits for it, within the lockouts' deadline, so that a client finds its tally cleared or locked at its next request.
     ///
     /// # Cancel safety
     ///
     /// Safe: the attempts are settled all the same.
-    pub(crate) async fn settle(self: Box<Self>, outcome: LoginOutcome) {
-        if let Some(settling) = self.spawn(outcome) {
+    pub(crate) async fn settle(mut self, outcome: LoginOutcome) {
+        if let Some(settling) = self.0.take().and_then(|batch| batch.settle(outcome)) {
             // An error is a panic, which has been reported, or the end of the runtime.
             let _ended = settling.await;
         }
     }
+}
 
-    fn spawn(mut self: Box<Self>, outcome: LoginOutcome) -> Option<JoinHandle<()>> {
-        let mut settled = Vec::with_capacity(self.begun.len());
-        for counted in std::mem::take(&mut self.begun) {
-            let key = self.lockouts.all[counted.lockout].spec.key;
-            settled.extend(settlement(outcome, key).map(|settle| (counted, settle)));
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(batch) = self.0.take() {
+            drop(batch.settle(LoginOutcome::Failed));
         }
+    }
+}
+
+impl Batch {
+    /// Settles all attempts in a task of their own.
+    fn settle(mut self: Box<Self>, outcome: LoginOutcome) -> Option<JoinHandle<()>> {
+        let begun = std::mem::take(&mut self.begun).into_iter();
+        let settled: Vec<_> = begun
+            .map(|counted| {
+                let settle = settlement(outcome, self.lockouts.all[counted.lockout].spec.key);
+                (counted, settle)
+            })
+            .collect();
         let tokio = self.tokio.clone().filter(|_| !settled.is_empty())?;
         Some(tokio.clone().spawn(async move {
             if !self.carry_out(&settled).await {
-                tokio.spawn(self.give_back_later(settled));
+                tokio.spawn(self.settle_later(settled));
             }
         }))
     }
 
-    /// What the store was not there to settle is given back once it is there again: nobody is to be locked out for having
-    /// logged in while it was away. Not cleared, since others may have tried meanwhile.
-    async fn give_back_later(self: Box<Self>, settled: Vec<(Counted, Settle)>) {
+    /// Settles after an outage. A success gives its own attempt back and clears nothing, since others may have tried
+    /// meanwhile. Attempts that the store does not hear of again fail when their lease ends.
+    async fn settle_later(self: Box<Self>, settled: Vec<(Counted, Settle)>) {
         let Ok(_permit) = self.runtime.unsettled.try_acquire() else {
             return;
         };
         let in_store = settled.into_iter().filter(|(counted, _)| counted.by == Counter::Store);
-        let settled: Vec<_> = in_store.map(|(counted, _)| (counted, Settle::GiveBack)).collect();
+        let later = |settle| match settle {
+            Settle::Clear => Settle::GiveBack,
+            settle => settle,
+        };
+        let settled: Vec<_> = in_store.map(|(counted, settle)| (counted, later(settle))).collect();
         for wait in RETRIES {
             sleep(wait).await;
             if self.carry_out(&settled).await {
@@ -148,7 +165,7 @@ impl Entered {
         }
     }
 
-    /// Whether the store has settled what it has counted.
+    /// Whether the store has settled the attempts that it has counted.
     async fn carry_out(&self, settled: &[(Counted, Settle)]) -> bool {
         let by = |counter| -> Vec<Settlement<'_>> {
             let settled = settled.iter().filter(|(counted, _)| counted.by == counter);
@@ -173,12 +190,15 @@ impl Entered {
         // row of failures after each attempt.
         let answer = question.proving_nothing().ask(asked).await;
         self.runtime.observer.note(Operation::Lockout, &answer);
+        for Settlement { attempt, .. } in &settlements {
+            self.runtime.locked.forget(&attempt.lockout.id, attempt.subject);
+        }
         match answer.0 {
             Ok(()) => true,
             Err(outage) => {
                 lockouts
                     .complaints
-                    .about(&"lockout: attempts stay counted for now", &outage);
+                    .about(&"lockout: attempts are not settled for now", &outage);
                 false
             }
         }
@@ -187,16 +207,17 @@ impl Entered {
 
 impl Counted {
     /// An attempt that the store is to count.
-    pub(super) fn new(lockout: usize, subject: ClientKey) -> Self {
+    pub(super) fn new(lockout: usize, subject: ClientKey, origin: u64) -> Self {
         Self {
             lockout,
             subject,
             id: fastrand::u64(..),
+            origin,
             by: Counter::Store,
         }
     }
 
-    /// Another attempt of the same subject, for somebody else to count.
+    /// Another attempt of the same subject, for another counter.
     pub(super) fn counted_by(self, by: Counter) -> Self {
         Self {
             id: fastrand::u64(..),
@@ -210,19 +231,19 @@ impl Counted {
             lockout: &lockouts.all[self.lockout].lockout,
             subject: self.subject.as_str(),
             id: self.id,
+            origin: self.origin,
         }
     }
 }
 
-/// What becomes of an attempt; `None` if it stays counted.
-fn settlement(outcome: LoginOutcome, key: LockoutKey) -> Option<Settle> {
+fn settlement(outcome: LoginOutcome, key: LockoutKey) -> Settle {
     match (outcome, key) {
-        (LoginOutcome::Failed, _) => None,
-        // One user's success says nothing about the others whom somebody tries from the same address.
+        (LoginOutcome::Failed, _) => Settle::Fail,
+        // One user's success proves nothing about the others who are tried from the same address.
         // A key of the user's own may be an address in all but name.
         (LoginOutcome::NotAnAttempt, _) | (LoginOutcome::Succeeded, LockoutKey::Ip | LockoutKey::Custom(_)) => {
-            Some(Settle::GiveBack)
+            Settle::GiveBack
         }
-        (LoginOutcome::Succeeded, LockoutKey::Account(_) | LockoutKey::User) => Some(Settle::Clear),
+        (LoginOutcome::Succeeded, LockoutKey::Account(_) | LockoutKey::User) => Settle::Clear,
     }
 }

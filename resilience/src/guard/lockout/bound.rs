@@ -19,6 +19,8 @@ pub(crate) struct Lockouts {
     pub(super) known: Vec<Call>,
     /// Those by accounts, which the body names.
     pub(super) accounts: Vec<Call>,
+    /// The handler's path: part of the origin of its attempts. A name that handlers share does not make them one.
+    pub(super) path: String,
     pub(crate) breaker: Arc<StoreBreaker>,
     /// Bounds the call that settles: the longest of theirs, since no answer of theirs waits for it any more.
     pub(super) settle_deadline: Duration,
@@ -71,6 +73,7 @@ impl Lockouts {
         Some(Arc::new(Self {
             known: calls(&all, known),
             accounts: calls(&all, accounts),
+            path: format!("{}::{}", policy.module(), policy.name()),
             all,
             breaker,
             settle_deadline,

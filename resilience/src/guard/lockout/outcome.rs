@@ -1,11 +1,31 @@
-use poem::{IntoResponse, Response, http::StatusCode};
+use poem::{
+    IntoResponse, Response,
+    error::{
+        ParseFormError, ParseJsonError, ParsePathError, ParseQueryError, ParseTypedHeaderError, ReadBodyError,
+        SizedLimitError,
+    },
+    http::StatusCode,
+};
 
-/// What a login came to, for `lockout`, where the status of the answer does not say it.
+use crate::error::{Case, Error, refusal_in};
+
+/// The outcome of a login, for `lockout`, where the status of the answer does not say it.
 ///
-/// Without it the status decides: 2xx has succeeded; 401, 403, 3xx and 1xx have failed; anything else was no attempt. So
-/// every 2xx must mean that somebody has proved who they are: one that a form, a reminder or a first step answers with
-/// would clear the tally of whoever is named. Such an answer says [`NotAnAttempt`](Self::NotAnAttempt). A login
-/// that answers 200 or redirects either way says more by putting an outcome into the answer's data:
+/// Without it the answer decides:
+///
+/// | the handler's answer | outcome |
+/// |---|---|
+/// | 2xx | `Succeeded` |
+/// | 4xx, 3xx, 1xx | `Failed` |
+/// | 5xx | `NotAnAttempt` |
+/// | the error of one of poem's extractors, such as [`ParseJsonError`] | `NotAnAttempt`: the handler did not run |
+/// | 429 with a code of this crate, such as `rate_limited` from a pipeline | `NotAnAttempt` |
+///
+/// An `Err` has not succeeded, even with a status of 2xx.
+///
+/// So every 2xx must mean that the client has proved its identity. If a form, a reminder or a first step answers 2xx, its
+/// answer is [`NotAnAttempt`](Self::NotAnAttempt). A login that answers 200 or redirects either way puts an outcome into the
+/// answer's data:
 ///
 /// ```
 /// use poem::{EndpointExt, IntoResponse, Response, Route, handler, post, web::{Form, Redirect}};
@@ -48,56 +68,84 @@ use poem::{IntoResponse, Response, http::StatusCode};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginOutcome {
-    /// Whoever it was has proved who they are: forgets the tallies of the account and the user, and takes this attempt off
-    /// those of the address and of keys of your own.
+    /// The client has proved its identity. Removes the failures of the same origin (this handler, this address, this
+    /// spelling of the account) from the tallies of the account and the user, and only this attempt from those of the
+    /// address and of keys of your own.
     Succeeded,
-    /// The attempt stays counted.
+    /// The attempt is a failure: the one that reaches the limit locks.
     Failed,
-    /// Nothing was tried, or nothing was found out: the attempt is taken off all tallies. Whoever can bring this about
-    /// at will can guess without end, so it is not for wrong passwords in any disguise.
+    /// No password was checked: the attempt is removed from all tallies. A client that can cause this at will can guess
+    /// without end, so never use it for a wrong password.
     NotAnAttempt,
 }
 
 impl LoginOutcome {
-    /// An answer that says so.
+    /// An answer with this outcome.
     pub fn on(self, answer: impl IntoResponse) -> Response {
         let mut response = answer.into_response();
         response.set_data(self);
         response
     }
 
-    /// An error that says so, for handlers that return `poem::Result`. What the response inside of an error says is not
-    /// seen.
+    /// An error with this outcome, for handlers that return `poem::Result`. An outcome in the response inside of an error
+    /// is not seen.
     pub fn on_error(self, error: impl Into<poem::Error>) -> poem::Error {
         let mut error = error.into();
         error.set_data(self);
         error
     }
 
-    /// What a handler's answer says: outright, or by its status.
-    pub(crate) fn of(outcome: &poem::Result<Response>) -> Self {
-        match outcome {
+    /// The outcome that a handler's answer carries, or else the one that it implies.
+    pub(crate) fn of(answer: &poem::Result<Response>) -> Self {
+        match answer {
             Ok(response) => response
                 .data()
                 .copied()
                 .unwrap_or_else(|| Self::of_status(response.status())),
-            Err(error) => match (error.data().copied(), Self::of_status(error.status())) {
-                (Some(said), _) => said,
-                // What the response inside of an error says is out of reach.
-                (None, Self::Succeeded) => Self::Failed,
-                (None, meant) => meant,
-            },
+            Err(error) => error.data().copied().unwrap_or_else(|| Self::of_error(error)),
+        }
+    }
+
+    fn of_error(error: &poem::Error) -> Self {
+        if is_of_an_extractor(error) || is_of_a_limit(error) {
+            return Self::NotAnAttempt;
+        }
+        match Self::of_status(error.status()) {
+            // An outcome in the response inside of an error is out of reach.
+            Self::Succeeded => Self::Failed,
+            outcome => outcome,
         }
     }
 
     fn of_status(status: StatusCode) -> Self {
         match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Self::Failed,
             _ if status.is_success() => Self::Succeeded,
-            _ if status.is_redirection() || status.is_informational() => Self::Failed,
-            _ => Self::NotAnAttempt,
+            _ if status.is_server_error() => Self::NotAnAttempt,
+            // Also 400 and 422, with which some logins answer a wrong password: OAuth's `invalid_grant` is a 400.
+            _ => Self::Failed,
         }
     }
+}
+
+/// Whether the request could not be read into the handler's arguments.
+fn is_of_an_extractor(error: &poem::Error) -> bool {
+    error.is::<ReadBodyError>()
+        || error.is::<ParseJsonError>()
+        || error.is::<ParseFormError>()
+        || error.is::<ParseQueryError>()
+        || error.is::<ParsePathError>()
+        || error.is::<ParseTypedHeaderError>()
+        || error.is::<SizedLimitError>()
+}
+
+/// Whether a limit of this crate has refused a call inside the handler. Only 429: an outage's statuses are 5xx, and other
+/// codes may be the answer to a wrong password.
+fn is_of_a_limit(error: &poem::Error) -> bool {
+    let is_limit = |refusal: Error| {
+        let is_code = |case: &Case| case.code == refusal.code() && case.status == StatusCode::TOO_MANY_REQUESTS;
+        refusal.http_status() == StatusCode::TOO_MANY_REQUESTS && Error::cases().iter().any(is_code)
+    };
+    refusal_in(error).is_some_and(is_limit)
 }
 
 #[cfg(test)]
@@ -113,12 +161,12 @@ mod tests {
             (204, Succeeded),
             (303, Failed),
             (304, Failed),
-            (400, NotAnAttempt),
+            (400, Failed),
             (401, Failed),
             (403, Failed),
-            (404, NotAnAttempt),
-            (422, NotAnAttempt),
-            (429, NotAnAttempt),
+            (404, Failed),
+            (422, Failed),
+            (429, Failed),
             (500, NotAnAttempt),
             (503, NotAnAttempt),
         ] {
@@ -134,6 +182,42 @@ mod tests {
                     said
                 );
             }
+        }
+    }
+
+    #[test]
+    fn an_extractors_error_is_no_attempt() {
+        let json: ParseJsonError = serde_json::from_str::<u8>("x")
+            .map_err(ParseJsonError::Parse)
+            .unwrap_err();
+        for error in [
+            json.into(),
+            ReadBodyError::BodyHasBeenTaken.into(),
+            ParsePathError.into(),
+            SizedLimitError::PayloadTooLarge.into(),
+        ] {
+            let error: poem::Error = error;
+            assert!(error.status().is_client_error() || error.status().is_server_error());
+            assert_eq!(LoginOutcome::of(&Err(error)), LoginOutcome::NotAnAttempt);
+        }
+    }
+
+    #[test]
+    fn a_limit_inside_the_handler_is_no_attempt_and_a_code_of_its_own_is_one() {
+        let second = std::time::Duration::from_secs(1);
+        let own = |status, code: &'static str| Error::new(status, code, "Own.");
+        for (error, outcome) in [
+            (Error::rate_limited(second), LoginOutcome::NotAnAttempt),
+            (Error::locked_out(second), LoginOutcome::NotAnAttempt),
+            (Error::attempts_under_way(second), LoginOutcome::NotAnAttempt),
+            (Error::timeout(), LoginOutcome::NotAnAttempt),
+            (Error::invalid_api_key(), LoginOutcome::Failed),
+            (Error::client_closed_request(), LoginOutcome::Failed),
+            (own(StatusCode::TOO_MANY_REQUESTS, "too_many"), LoginOutcome::Failed),
+            (own(StatusCode::BAD_REQUEST, "rate_limited"), LoginOutcome::Failed),
+        ] {
+            let code = error.code().to_owned();
+            assert_eq!(LoginOutcome::of(&Err(error.into())), outcome, "{code}");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::{
     attempts::{Counted, Counter, Pending},
     bound::{BoundLockout, Call, Lockouts},
@@ -12,7 +14,7 @@ use crate::{
     policy::{Mode, OnOutage},
     question::{Asked, Outage, Question},
     runtime::Runtime,
-    store::{Attempt, Begun, StoreError, StoreErrorKind},
+    store::{Attempt, Begun, Refused, StoreError, StoreErrorKind},
     store_breaker::Operation,
     trail::{Fallback, Trail},
 };
@@ -25,7 +27,31 @@ pub(super) struct Stage<'s, 'a> {
 }
 
 impl Stage<'_, '_> {
-    /// Counts the attempts against whom the request names; a request that names nobody is refused.
+    /// Whether no lock can be remembered.
+    pub(super) fn remembers_nothing(&self) -> bool {
+        self.runtime.locked.is_idle(Instant::now())
+    }
+
+    /// Refuses as the store would, if a lock of one of these calls is remembered.
+    pub(super) fn refuse_remembered(&mut self, calls: &[(&Call, Result<Vec<Counted>, Error>)]) -> Result<(), Error> {
+        if self.remembers_nothing() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        for (call, named) in calls {
+            let (Mode::Enforce, Ok(attempts)) = (call.mode, named) else {
+                continue;
+            };
+            let asking: Vec<Attempt<'_>> = attempts.iter().map(|attempt| attempt.attempt(self.lockouts)).collect();
+            if let Ok(begun) = self.runtime.locked.recall(&asking, now) {
+                self.decide(call, attempts, &begun, Answer::Passed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the attempts against the subjects that the request names. A request that names none is refused, and was no
+    /// attempt: its handler does not run.
     pub(super) async fn ask_or_refuse(&mut self, call: &Call, named: Result<Vec<Counted>, Error>) -> Result<(), Error> {
         match (named, call.mode) {
             (Ok(attempts), _) => self.ask(call, attempts).await,
@@ -35,8 +61,6 @@ impl Stage<'_, '_> {
             }
             (Err(mistake), Mode::Enforce) => {
                 self.of(call).for_each(|lockout| lockout.tally.count(Answer::Rejected));
-                // Or a mistake would be a way around the address's lock.
-                self.pending.keep();
                 Err(mistake)
             }
         }
@@ -46,6 +70,10 @@ impl Stage<'_, '_> {
     async fn ask(&mut self, call: &Call, attempts: Vec<Counted>) -> Result<(), Error> {
         let asked = Asked::now();
         let asking: Vec<Attempt<'_>> = attempts.iter().map(|attempt| attempt.attempt(self.lockouts)).collect();
+        let before = match self.runtime.locked.recall(&asking, asked.at) {
+            Ok(begun) => return self.decide(call, &attempts, &begun, Answer::Passed),
+            Err(before) => before,
+        };
         // Before the store is asked: a request that is dropped in between may have been counted.
         self.pending.begin(attempts.iter().cloned());
         let question = Question::of_store(&self.lockouts.breaker, asked, call.deadline, |deadline| {
@@ -54,7 +82,10 @@ impl Stage<'_, '_> {
         let answer = question.ask(asked).await;
         self.runtime.observer.note(Operation::Lockout, &answer);
         match answer.0 {
-            Ok(begun) if begun.len() == attempts.len() => self.decide(call, &attempts, &begun, Answer::Passed),
+            Ok(begun) if begun.len() == attempts.len() => {
+                self.runtime.locked.learn(&asking, &before, &begun);
+                self.decide(call, &attempts, &begun, Answer::Passed)
+            }
             Ok(_) => {
                 let error = StoreError::new(StoreErrorKind::Answered, "the store did not answer for each lockout");
                 self.fall_back(call, attempts, &Outage::Failed(error))
@@ -71,38 +102,38 @@ impl Stage<'_, '_> {
         self.lockouts.complaints.would_have_rejected(&"lockout", refusal);
     }
 
-    /// The longest lock of those that refuse decides.
+    /// The longest wait of the tallies that refuse decides.
     fn decide(&mut self, call: &Call, attempts: &[Counted], begun: &[Begun], passed: Answer) -> Result<(), Error> {
-        let wait = begun
-            .iter()
-            .filter(|begun| !begun.allowed)
-            .map(|begun| begun.retry_after)
-            .max();
-        if wait.is_some() {
+        let refused = Refused::longest(begun.iter().filter_map(|begun| begun.refused)).map(Error::attempt_refused);
+        if refused.is_some() {
             // All or none: nothing was counted.
             self.pending.forget(attempts);
         }
-        if let (Some(wait), Mode::Observe) = (wait, call.mode) {
-            self.would_have_refused(call, &Error::locked_out(wait));
+        if let (Some(refusal), Mode::Observe) = (&refused, call.mode) {
+            self.would_have_refused(call, refusal);
             return Ok(());
         }
         for (attempt, begun) in attempts.iter().zip(begun) {
-            let answer = if begun.allowed { passed } else { Answer::Rejected };
+            let answer = if begun.is_allowed() { passed } else { Answer::Rejected };
             self.lockouts.all[attempt.lockout].tally.count(answer);
         }
-        wait.map_or(Ok(()), |wait| Err(Error::locked_out(wait)))
+        refused.map_or(Ok(()), Err)
     }
 
-    /// What the lockouts say while the store cannot: refusing outright comes first, so that it counts nothing elsewhere.
+    /// The answer of the lockouts in an outage: refusing outright comes first, so that it counts nothing elsewhere.
     fn fall_back(&mut self, call: &Call, attempts: Vec<Counted>, outage: &Outage) -> Result<(), Error> {
         self.lockouts.complaints.about(&"lockout", outage);
-        if matches!(outage, Outage::BreakerOpen) {
-            // Not even asked: there is nothing to settle. Any other outage may have come after the count.
+        if outage.is_unasked() {
+            // There is nothing to settle. Any other outage may have come after the count.
             self.pending.forget(&attempts);
         }
         if call.mode == Mode::Observe {
             self.of(call).for_each(|lockout| lockout.tally.count(Answer::Open));
             return Ok(());
+        }
+        if outage.is_shed() {
+            self.of(call).for_each(|lockout| lockout.tally.count(Answer::Shed));
+            return Err(Error::too_busy());
         }
         // A request that is out of time has met no outage: whoever can bring that about must not get in by it.
         let is_spent = matches!(outage, Outage::BudgetSpent);

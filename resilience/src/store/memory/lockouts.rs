@@ -70,7 +70,7 @@ impl Lockouts {
         });
         let (seats, mut tallies): (SmallVec<[_; 2]>, Vec<_>) =
             seated.map(|(key, seat, tally)| ((key, seat), tally)).unzip();
-        let (_, begun) = tally::begin(&mut tallies, attempts, now);
+        let begun = tally::begin(&mut tallies, attempts, now);
         for ((attempt, (key, seat)), tally) in attempts.iter().zip(seats).zip(tallies) {
             // Also where none was counted: what has run out is gone, and a clock that stepped back is put right once.
             books.keep(attempt.lockout, key, seat, tally, now);
@@ -81,18 +81,25 @@ impl Lockouts {
     pub(super) fn settle(&self, settled: &[Settlement<'_>], now: u64) {
         let mut books = self.books(now);
         for Settlement { attempt, settle } in settled {
-            let lockout = attempt.lockout;
+            let (lockout, rule) = (attempt.lockout, Rule::of(attempt.lockout));
             let key = key(lockout, attempt.subject);
-            let (seat, mut tally, settle) = match books.tallies.get(&key) {
-                Some((tally, _)) => (Seat::Own, tally.clone(), *settle),
-                // Others count there too: one subject's success is none of theirs.
-                None => match books.shared.get(&lockout.id) {
-                    Some(tally) => (Seat::Shared, tally.clone(), Settle::GiveBack),
-                    None => continue,
-                },
+            let own = books.tallies.get(&key).map(|(tally, _)| tally.clone());
+            if let Some(mut tally) = own
+                && tally.settle(&rule, now, attempt, *settle)
+            {
+                books.keep(lockout, key, Seat::Own, tally, now);
+                continue;
+            }
+            // Others count there too: one subject's success is none of theirs.
+            let settle = match settle {
+                Settle::Clear => Settle::GiveBack,
+                settle => *settle,
             };
-            if tally.settle(&Rule::of(lockout), now, attempt.id, settle) {
-                books.keep(lockout, key, seat, tally, now);
+            let shared = books.shared.get(&lockout.id).cloned();
+            if let Some(mut tally) = shared
+                && tally.settle(&rule, now, attempt, settle)
+            {
+                books.keep(lockout, key, Seat::Shared, tally, now);
             }
         }
     }
@@ -175,37 +182,62 @@ mod tests {
     }
 
     fn attempt<'a>(lockout: &'a Lockout, subject: &'a str, id: u64) -> Attempt<'a> {
-        Attempt { lockout, subject, id }
+        Attempt {
+            lockout,
+            subject,
+            id,
+            origin: 1,
+        }
     }
 
-    fn begin(lockouts: &Lockouts, subject: &str, id: u64, now: u64) -> bool {
+    /// Begins an attempt, and lets it fail if it is let in.
+    fn guess(lockouts: &Lockouts, subject: &str, id: u64, now: u64) -> bool {
         let lockout = lockout();
-        lockouts.begin(&[attempt(&lockout, subject, id)], now)[0].allowed
+        let attempt = attempt(&lockout, subject, id);
+        let allowed = lockouts.begin(&[attempt], now)[0].is_allowed();
+        if allowed {
+            settle(lockouts, subject, id, Settle::Fail, now);
+        }
+        allowed
+    }
+
+    fn settle(lockouts: &Lockouts, subject: &str, id: u64, settle: Settle, now: u64) {
+        let lockout = lockout();
+        let attempt = attempt(&lockout, subject, id);
+        lockouts.settle(&[Settlement { attempt, settle }], now);
     }
 
     #[test]
     fn a_full_one_keeps_who_is_there_and_newcomers_share_a_tally() {
         let lockouts = Lockouts::new(1);
-        assert!(begin(&lockouts, "ada", 1, NOON));
-        assert!(begin(&lockouts, "eve", 2, NOON));
-        assert!(begin(&lockouts, "mallory", 3, NOON));
-        assert!(!begin(&lockouts, "grace", 4, NOON));
-        assert!(begin(&lockouts, "ada", 5, NOON));
-        assert!(!begin(&lockouts, "ada", 6, NOON));
+        assert!(guess(&lockouts, "ada", 1, NOON));
+        assert!(guess(&lockouts, "eve", 2, NOON));
+        assert!(guess(&lockouts, "mallory", 3, NOON));
+        assert!(!guess(&lockouts, "grace", 4, NOON));
+        assert!(guess(&lockouts, "ada", 5, NOON));
+        assert!(!guess(&lockouts, "ada", 6, NOON));
     }
 
     #[test]
     fn a_success_clears_nothing_of_others_where_they_share_a_tally() {
         let (lockouts, lockout) = (Lockouts::new(0), lockout());
-        assert!(begin(&lockouts, "eve", 1, NOON));
-        assert!(begin(&lockouts, "ada", 2, NOON));
-        let settled = Settlement {
-            attempt: attempt(&lockout, "ada", 2),
-            settle: Settle::Clear,
-        };
-        lockouts.settle(&[settled], NOON);
-        assert!(begin(&lockouts, "eve", 3, NOON));
-        assert!(!begin(&lockouts, "eve", 4, NOON));
+        assert!(guess(&lockouts, "eve", 1, NOON));
+        assert!(lockouts.begin(&[attempt(&lockout, "ada", 2)], NOON)[0].is_allowed());
+        settle(&lockouts, "ada", 2, Settle::Clear, NOON);
+        assert!(guess(&lockouts, "eve", 3, NOON));
+        assert!(!guess(&lockouts, "eve", 4, NOON));
+    }
+
+    /// Its subject has got room of its own meanwhile.
+    #[test]
+    fn an_attempt_is_settled_in_the_tally_that_has_counted_it() {
+        let (lockouts, lockout) = (Lockouts::new(1), lockout());
+        assert!(lockouts.begin(&[attempt(&lockout, "ada", 1)], NOON)[0].is_allowed());
+        assert!(lockouts.begin(&[attempt(&lockout, "eve", 2)], NOON)[0].is_allowed());
+        settle(&lockouts, "ada", 1, Settle::GiveBack, NOON);
+        assert!(guess(&lockouts, "eve", 3, NOON));
+        settle(&lockouts, "eve", 2, Settle::GiveBack, NOON);
+        assert_eq!(lockouts.books(NOON).shared["login"], Tally::default());
     }
 
     #[test]
@@ -213,7 +245,7 @@ mod tests {
         let lockouts = Lockouts::new(10);
         for nth in 0..1_000 {
             let subject = nth.to_string();
-            assert!(begin(&lockouts, &subject, nth, NOON + nth * MINUTE), "{nth}");
+            assert!(guess(&lockouts, &subject, nth, NOON + nth * MINUTE), "{nth}");
         }
         assert!(lockouts.books(0).tallies.len() <= 10);
     }
@@ -223,10 +255,9 @@ mod tests {
         let (lockouts, lockout) = (Lockouts::new(2), lockout());
         for id in 0..1_000 {
             let subject = id.to_string();
-            assert!(begin(&lockouts, &subject, id, NOON));
-            let settle = if id % 2 == 0 { Settle::Clear } else { Settle::GiveBack };
-            let attempt = attempt(&lockout, &subject, id);
-            lockouts.settle(&[Settlement { attempt, settle }], NOON);
+            assert!(lockouts.begin(&[attempt(&lockout, &subject, id)], NOON)[0].is_allowed());
+            let how = if id % 2 == 0 { Settle::Clear } else { Settle::GiveBack };
+            settle(&lockouts, &subject, id, how, NOON);
         }
         let books = lockouts.books(NOON);
         assert_eq!((books.tallies.len(), books.expiry.len(), books.shared.len()), (0, 0, 0));
@@ -235,16 +266,16 @@ mod tests {
     #[test]
     fn a_clock_that_stepped_back_is_put_right_at_the_first_refusal() {
         let lockouts = Lockouts::new(2);
-        assert!(begin(&lockouts, "ada", 1, NOON) && begin(&lockouts, "ada", 2, NOON));
+        assert!(guess(&lockouts, "ada", 1, NOON) && guess(&lockouts, "ada", 2, NOON));
         let back = NOON - 60 * MINUTE;
-        assert!(!begin(&lockouts, "ada", 3, back));
-        assert!(begin(&lockouts, "ada", 4, back + MINUTE));
+        assert!(!guess(&lockouts, "ada", 3, back));
+        assert!(guess(&lockouts, "ada", 4, back + MINUTE));
     }
 
     #[test]
     fn an_unlocked_subject_begins_anew() {
         let (lockouts, lockout) = (Lockouts::new(10), lockout());
-        assert!(begin(&lockouts, "ada", 1, NOON) && begin(&lockouts, "ada", 2, NOON));
+        assert!(guess(&lockouts, "ada", 1, NOON) && guess(&lockouts, "ada", 2, NOON));
         assert_eq!(
             lockouts.status(&lockout, "ada", NOON).locked_for,
             Some(Duration::from_secs(60))
@@ -252,6 +283,6 @@ mod tests {
         assert!(lockouts.unlock(&lockout, "ada", NOON));
         assert!(!lockouts.unlock(&lockout, "ada", NOON));
         assert_eq!(lockouts.status(&lockout, "ada", NOON), LockoutStatus::default());
-        assert!(begin(&lockouts, "ada", 3, NOON));
+        assert!(guess(&lockouts, "ada", 3, NOON));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use crate::store::{
-    Attempt, Begun, KeyLayout, Lockout, LockoutStatus, Settle, Settlement, StoreError, StoreErrorKind,
+    Attempt, Begun, KeyLayout, Lockout, LockoutStatus, Refused, Settle, Settlement, StoreError, StoreErrorKind,
     lockout::tally::Rule,
 };
 
@@ -19,7 +19,7 @@ static BEGIN: Script = script!("scripts/tally.lua", "scripts/begin.lua");
 static SETTLE: Script = script!("scripts/tally.lua", "scripts/settle.lua");
 static STATUS: Script = script!("scripts/tally.lua", "scripts/status.lua");
 
-/// Counts an attempt against each tally, or against none, in one round trip.
+/// Begins an attempt against each tally, or against none, in one round trip.
 pub(super) async fn begin(
     connection: &mut Connection,
     layout: &KeyLayout,
@@ -32,18 +32,15 @@ pub(super) async fn begin(
             command.arg(layout.tally(attempt.subject, &attempt.lockout.id));
         }
         for attempt in attempts {
-            let rule = Rule::of(attempt.lockout);
-            command.arg(rule.attempts).arg(rule.durations.len());
-            for duration in &rule.durations {
-                command.arg(duration);
-            }
-            command.arg(&attempt.id.to_be_bytes());
+            push_rule(command, attempt.lockout);
+            push_identity(command, attempt);
         }
     });
-    decode(reply.await?, attempts.len())
+    // An answer to this very question that is none: whatever garbles it may garble others.
+    decode(reply.await?, attempts.len()).inspect_err(|_| connection.abandon())
 }
 
-/// Settles attempts that do not stay counted.
+/// Settles attempts.
 pub(super) async fn settle(
     connection: &mut Connection,
     layout: &KeyLayout,
@@ -56,21 +53,25 @@ pub(super) async fn settle(
             command.arg(layout.tally(attempt.subject, &attempt.lockout.id));
         }
         for Settlement { attempt, settle } in settled {
-            let what = match settle {
+            push_rule(command, attempt.lockout);
+            command.arg(match settle {
                 Settle::Clear => "clear",
                 Settle::GiveBack => "back",
-            };
-            let longest = Rule::of(attempt.lockout).longest();
-            command.arg(longest).arg(what).arg(&attempt.id.to_be_bytes());
+                Settle::Fail => "fail",
+            });
+            push_identity(command, attempt);
         }
     });
     match reply.await? {
         Value::Int(_) => Ok(()),
-        _ => Err(odd()),
+        _ => {
+            connection.abandon();
+            Err(odd())
+        }
     }
 }
 
-/// How a tally stands.
+/// The state of a tally.
 pub(super) async fn status(
     connection: &mut Connection,
     layout: &KeyLayout,
@@ -79,17 +80,36 @@ pub(super) async fn status(
     deadline: Instant,
 ) -> Result<LockoutStatus, StoreError> {
     let reply = STATUS.run(connection, deadline, |command| {
-        let longest = Rule::of(lockout).longest();
-        command.arg(1).arg(layout.tally(subject, &lockout.id)).arg(longest);
+        command.arg(1).arg(layout.tally(subject, &lockout.id));
+        push_rule(command, lockout);
     });
     match numbers(reply.await?).as_deref() {
-        Some(&[attempts, locked_for, locks]) => Ok(LockoutStatus {
+        Some(&[attempts, pending, locked_for, locks]) => Ok(LockoutStatus {
             attempts: saturating(attempts),
+            pending: saturating(pending),
             locked_for: (locked_for > 0).then(|| Duration::from_millis(locked_for)),
             locks: saturating(locks),
         }),
-        _ => Err(odd()),
+        _ => {
+            connection.abandon();
+            Err(odd())
+        }
     }
+}
+
+fn push_rule(command: &mut Cmd, lockout: &Lockout) {
+    let rule = Rule::of(lockout);
+    command.arg(rule.attempts).arg(rule.durations.len());
+    for duration in &rule.durations {
+        command.arg(duration);
+    }
+}
+
+/// In all bits: the script compares texts.
+fn push_identity(command: &mut Cmd, attempt: &Attempt<'_>) {
+    command
+        .arg(&attempt.id.to_be_bytes())
+        .arg(&attempt.origin.to_be_bytes());
 }
 
 fn decode(reply: Value, attempts: usize) -> Result<Vec<Begun>, StoreError> {
@@ -97,12 +117,19 @@ fn decode(reply: Value, attempts: usize) -> Result<Vec<Begun>, StoreError> {
         .filter(|numbers| numbers.len() == 3 * attempts)
         .ok_or_else(odd)?;
     let (tallies, _) = numbers.as_chunks::<3>();
-    let begun = tallies.iter().map(|&[allowed, remaining, wait]| Begun {
-        allowed: allowed == 1,
-        remaining: saturating(remaining),
-        retry_after: Duration::from_millis(wait),
+    let begun = tallies.iter().map(|&[verdict, remaining, wait]| {
+        let retry_after = Duration::from_millis(wait);
+        Ok(Begun {
+            remaining: saturating(remaining),
+            refused: match verdict {
+                0 => None,
+                1 => Some(Refused::Locked { retry_after }),
+                2 => Some(Refused::UnderWay { retry_after }),
+                _ => return Err(odd()),
+            },
+        })
     });
-    Ok(begun.collect())
+    begun.collect()
 }
 
 fn saturating(number: u64) -> u32 {

@@ -36,7 +36,8 @@ pub(super) async fn take(
             arguments(command, layout, takes, &rules)
         })
         .await?;
-    decode(reply, &rules)
+    // An answer to this very question that is none: whatever garbles it may garble others.
+    decode(reply, &rules).inspect_err(|_| connection.abandon())
 }
 
 fn arguments(command: &mut Cmd, layout: &KeyLayout, takes: &[Take<'_>], rules: &[Rule]) {

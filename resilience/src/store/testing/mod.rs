@@ -14,8 +14,8 @@ use tokio::time::Instant;
 pub use self::board::BoardCalls;
 use self::board::BoardScript;
 use super::{
-    Attempt, Begun, BreakerBoard, Lockout, LockoutStatus, Probe, Settle, Settlement, Store, StoreError, StoreErrorKind,
-    StoreFuture, Take, Taken,
+    Attempt, Begun, BreakerBoard, Lockout, LockoutStatus, Probe, Refused, Settle, Settlement, Store, StoreError,
+    StoreErrorKind, StoreFuture, Take, Taken,
     account::{Account, Rule, Stored},
 };
 
@@ -443,14 +443,12 @@ impl BeginScript {
     fn of(self, attempts: &[Attempt<'_>]) -> Vec<Begun> {
         let begun = |attempt: &Attempt<'_>| match self.status(attempt.subject).locked_for {
             None => Begun {
-                allowed: true,
                 remaining: attempt.lockout.attempts.saturating_sub(1),
-                retry_after: Duration::ZERO,
+                refused: None,
             },
-            Some(wait) => Begun {
-                allowed: false,
+            Some(retry_after) => Begun {
                 remaining: 0,
-                retry_after: wait,
+                refused: Some(Refused::Locked { retry_after }),
             },
         };
         attempts.iter().map(begun).collect()

@@ -1,7 +1,10 @@
 //! What becomes of an attempt.
 
 use futures_util::future::join_all;
-use poem::{EndpointExt, web::Data};
+use poem::{
+    EndpointExt,
+    web::{Data, Json},
+};
 use resilience::{Identity, Resilience, store::RedisStore};
 use resilience_tests::{RedisServer, eventually};
 use std::sync::{
@@ -40,38 +43,86 @@ async fn twenty_addresses_would_be_locked_out_one_by_one() {
 
 #[tokio::test(start_paused = true)]
 async fn each_answer_settles_its_attempt() {
-    let (cleared, back) = (Settle::Clear, Settle::GiveBack);
-    for (password, settled) in [
-        ("200", Some((cleared, back))),
-        ("204", Some((cleared, back))),
-        ("401", None),
-        ("403", None),
-        ("303", None),
-        ("400", Some((back, back))),
-        ("404", Some((back, back))),
-        ("429", Some((back, back))),
-        ("500", Some((back, back))),
-        ("503", Some((back, back))),
-        ("200 failed", None),
-        ("303 succeeded", Some((cleared, back))),
-        ("401 none", Some((back, back))),
-        ("500 failed", None),
-        ("500 succeeded", Some((cleared, back))),
+    let (cleared, back, failed) = (Settle::Clear, Settle::GiveBack, Settle::Fail);
+    let (success, none, failure) = ((cleared, back), (back, back), (failed, failed));
+    for (password, (of_account, of_address)) in [
+        ("200", success),
+        ("204", success),
+        ("401", failure),
+        ("403", failure),
+        ("303", failure),
+        ("400", failure),
+        ("404", failure),
+        ("422", failure),
+        ("429", failure),
+        ("500", none),
+        ("503", none),
+        ("200 failed", failure),
+        ("303 succeeded", success),
+        ("401 none", none),
+        ("400 none", none),
+        ("500 failed", failure),
+        ("500 succeeded", success),
     ] {
         let store = ScriptedStore::new();
         let app = app(login, over(&store));
         ask(&app, attempt("ada", password)).await;
-        let mut expected: Vec<_> = settled
-            .map(|(of_account, of_address)| vec![(address(), of_address), (account("ada"), of_account)])
-            .unwrap_or_default();
+        // Once the answer is there, they are settled.
+        let mut expected = [(address(), of_address), (account("ada"), of_account)];
         let mut found = store.settled();
         expected.sort_by(|a, b| a.0.cmp(&b.0));
         found.sort_by(|a, b| a.0.cmp(&b.0));
         assert_eq!(found, expected, "{password}");
-        assert_eq!(
-            (store.calls().begin, store.calls().settle),
-            (2, usize::from(settled.is_some()))
-        );
+        assert_eq!((store.calls().begin, store.calls().settle), (2, 1));
+    }
+}
+
+#[resilient(lockout(2, "15m", key = account("json:/username")))]
+#[handler]
+async fn oauth(body: String) -> poem::Result<Response> {
+    answer(&body)
+}
+
+/// Such as OAuth's `invalid_grant`.
+#[tokio::test(start_paused = true)]
+async fn wrong_passwords_that_are_answered_with_400_or_422_lock_too() {
+    for refused in ["400", "422"] {
+        let app = memory(oauth);
+        for _ in 0..2 {
+            assert_eq!(status(&app, "ada", refused).await.to_string(), refused);
+        }
+        assert_eq!(ask(&app, attempt("ada", refused)).await.code(), "locked_out");
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Typed {
+    #[expect(dead_code, reason = "it only has to be there")]
+    username: String,
+    #[expect(dead_code, reason = "it only has to be there")]
+    pin: u16,
+}
+
+#[resilient(lockout(2, "15m", key = account("json:/username")), lockout(2, "15m", key = ip))]
+#[handler]
+async fn typed(Json(_sent): Json<Typed>) -> StatusCode {
+    StatusCode::UNAUTHORIZED
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_the_handlers_extractor_refuses_is_no_attempt() {
+    let app = memory(typed);
+    let sent = |number: &str| {
+        Request::builder()
+            .method(Method::POST)
+            .content_type("application/json")
+            .body(format!("{{\"username\":\"ada\",\"pin\":{number}}}"))
+    };
+    for _ in 0..20 {
+        assert_eq!(app.get_response(sent("\"x\"")).await.status(), 400);
+    }
+    for expected in [401, 401, 429] {
+        assert_eq!(app.get_response(sent("1")).await.status(), expected);
     }
 }
 
@@ -131,6 +182,8 @@ async fn a_verified_user_has_a_tally_of_its_own() {
     let request = || Request::builder().header("x-api-key", "letmein").finish();
     assert_eq!(ask(&app, request()).await.header("retry-after"), Some("7".into()));
     store.on_begin_locked(ClientKey::user("user-43").as_str(), Duration::from_secs(7));
+    // The lock is remembered for a second.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(ask(&app, request()).await.status, 403);
     // Who is not verified does not get as far.
     assert_eq!(ask(&app, Request::default()).await.status, 401);
@@ -211,6 +264,11 @@ async fn of_two_hundred_guesses_over_two_instances_five_reach_the_handler() {
     assert_eq!(reached.load(Ordering::SeqCst), 5);
     let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
     assert_eq!((count(401), count(429)), (5, 195));
+    let locked = ask(&apps[0], attempt("ada", "guess")).await;
+    assert_eq!(
+        (locked.code().as_str(), locked.header("retry-after").as_deref()),
+        ("locked_out", Some("900"))
+    );
 }
 
 /// Waits until this many calls have settled something: what is given back is not waited for.

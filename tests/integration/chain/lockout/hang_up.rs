@@ -60,8 +60,10 @@ async fn who_hangs_up_before_the_handler_has_its_attempts_back_and_who_hangs_up_
                 assert!(store.settled().iter().all(|(_, settle)| *settle == Settle::GiveBack));
             }
             _ => {
+                eventually("both have failed", async || store.settled().len() == 2).await;
+                assert!(store.settled().iter().all(|(_, settle)| *settle == Settle::Fail));
                 sleep(Duration::from_secs(5)).await;
-                assert_eq!((begun, store.settled()), (2, vec![]), "after {polls} polls");
+                assert_eq!((begun, store.settled().len()), (2, 2), "after {polls} polls");
             }
         }
         if done {
@@ -73,7 +75,7 @@ async fn who_hangs_up_before_the_handler_has_its_attempts_back_and_who_hangs_up_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_too_slow_or_panics_keeps_the_attempt() {
+async fn a_handler_that_is_too_slow_or_panics_has_failed_the_attempt() {
     let store = ScriptedStore::new();
     let app = app(slow, over(&store));
     assert_eq!(
@@ -84,8 +86,9 @@ async fn a_handler_that_is_too_slow_or_panics_keeps_the_attempt() {
         .catch_unwind()
         .await;
     assert!(panicked.is_err());
-    sleep(Duration::from_secs(5)).await;
-    assert_eq!((store.calls().begin, store.calls().settle), (4, 0));
+    eventually("both have failed", async || store.settled().len() == 4).await;
+    assert!(store.settled().iter().all(|(_, settle)| *settle == Settle::Fail));
+    assert_eq!((store.calls().begin, store.calls().settle), (4, 2));
 }
 
 /// The client is gone while its success is being settled: it counts all the same.

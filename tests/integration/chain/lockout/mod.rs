@@ -2,9 +2,12 @@
 
 mod attempts;
 mod bodies;
+mod flood;
 mod hang_up;
+mod origins;
 mod outage;
 mod readers;
+mod under_way;
 
 use std::time::Duration;
 

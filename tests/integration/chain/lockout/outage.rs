@@ -55,6 +55,21 @@ async fn it_fails_open_where_it_was_told_to() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_cannot_be_counted_for_want_of_room_is_refused_whatever_the_policy_says() {
+    let store = ScriptedStore::new().on_begin(Answer::error(StoreErrorKind::Saturated));
+    for refused in [
+        ask(&app(login, over(&store)), attempt("ada", "200")).await,
+        ask(&app(open, over(&store)), post("")).await,
+        ask(&app(local, over(&store)), attempt("ada", "200")).await,
+    ] {
+        assert_eq!(refused.summary(), (503, "overloaded".into()));
+        assert_eq!(refused.lines(), ["retry-after: 1"]);
+    }
+    // The store has counted nothing that would have to be given back.
+    assert_eq!(store.calls().settle, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_counts_in_this_process_where_it_was_told_to_and_settles_there() {
     let store = ScriptedStore::new().down();
     let app = app(local, over(&store));
@@ -103,6 +118,17 @@ async fn what_could_not_be_settled_is_given_back_later() {
     );
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(store.calls().settle, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_could_not_be_settled_is_told_later() {
+    let store = ScriptedStore::new().on_settle(Answer::error(StoreErrorKind::Unavailable));
+    let app = app(login, over(&store));
+    assert_eq!(status(&app, "ada", "401").await, 401);
+    store.on_settle(Answer::ok(()));
+    eventually("it is tried again", async || store.calls().settle == 2).await;
+    let failed = [(address(), Settle::Fail), (account("ada"), Settle::Fail)];
+    assert_eq!(store.settled(), [failed.clone(), failed].concat());
 }
 
 #[resilient(lockout(2, "15m", key = account("json:/username"), on_outage = "fail_open"))]

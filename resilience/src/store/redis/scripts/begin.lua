@@ -1,46 +1,48 @@
--- Counts an attempt against each of several tallies, or against none if one of them is locked.
+-- Begins an attempt against each of several tallies, or against none if one of them refuses it.
 --
 -- KEYS[i]  a tally
--- ARGV     for each: the attempts that lock it, how many durations there are, these in milliseconds (the last is the
---          longest), and the attempt's id
--- Returns  for each: 1 if it is not locked or 0, the attempts that may still begin, and for how long it is locked
+-- ARGV     for each: the lockout's numbers (see `rule_at`), the attempt's id and its origin
+-- Returns  for each: 0 if it refuses nothing, 1 if it is locked, 2 if too many are under way; the attempts that may still
+--          begin; and for how long it refuses
 
-local tallies, rules = {}, {}
+local ALLOWED, LOCKED, UNDER_WAY = 0, 1, 2
+local tallies, rules, verdicts = {}, {}, {}
 local arg = 1
 local admitted = true
 
+local function remaining(rule, tally)
+  return tally.locked == 0 and math.max(rule.limit - #tally.failed - #tally.pending, 0) or 0
+end
+
 for i = 1, #KEYS do
-  local rule = { limit = ARGV[arg] + 0, durations = {} }
-  local count = ARGV[arg + 1] + 0
-  for nth = 1, count do
-    rule.durations[nth] = ARGV[arg + 1 + nth] + 0
+  local rule
+  rule, arg = rule_at(arg)
+  rule.id, rule.origin = ARGV[arg], ARGV[arg + 1]
+  arg = arg + 2
+  local tally = open(KEYS[i], rule)
+  local verdict = { ALLOWED, 0 }
+  if tally.locked ~= 0 then
+    verdict = { LOCKED, math.max(tally.locked - now, 1) }
+  elseif remaining(rule, tally) == 0 and #tally.pending > 0 then
+    local left = tally.pending[1].at + LEASE - now
+    verdict = { UNDER_WAY, math.min(math.max(left, 1), BUSY_WAIT) }
   end
-  rule.longest = rule.durations[count]
-  rule.id = ARGV[arg + 2 + count]
-  arg = arg + 3 + count
-  rules[i], tallies[i] = rule, open(KEYS[i], rule.longest)
-  admitted = admitted and tallies[i].locked == 0
+  rules[i], tallies[i], verdicts[i] = rule, tally, verdict
+  admitted = admitted and verdict[1] == ALLOWED
 end
 
 local reply = {}
 for i = 1, #KEYS do
-  local rule, tally = rules[i], tallies[i]
-  local fits = tally.locked == 0
+  local rule, tally, verdict = rules[i], tallies[i], verdicts[i]
   if admitted then
-    tally.attempts[#tally.attempts + 1] = { at = now, id = rule.id }
-    if #tally.attempts >= rule.limit then
-      tally.locked = now + rule.durations[math.min(tally.locks + 1, #rule.durations)]
-      tally.remembered = tally.locked + rule.longest
-      tally.locks = math.min(tally.locks + 1, 4294967295)
-    end
-    save(KEYS[i], tally, rule.longest)
+    tally.pending[#tally.pending + 1] = { at = now, id = rule.id, origin = rule.origin }
+    save(KEYS[i], tally, rule)
   elseif tally.cut or call('PTTL', KEYS[i]) == -1 then
-    -- Or somebody took its expiry away: without this, the history of its locks would be remembered for ever.
-    save(KEYS[i], tally, rule.longest)
+    -- A lost expiry is set again: without it, the history of locks would be remembered for ever.
+    save(KEYS[i], tally, rule)
   end
-  local remaining = tally.locked == 0 and math.max(rule.limit - #tally.attempts, 0) or 0
-  reply[#reply + 1] = fits and 1 or 0
-  reply[#reply + 1] = remaining
-  reply[#reply + 1] = fits and 0 or math.max(tally.locked - now, 1)
+  reply[#reply + 1] = verdict[1]
+  reply[#reply + 1] = remaining(rule, tally)
+  reply[#reply + 1] = verdict[2]
 end
 return reply
