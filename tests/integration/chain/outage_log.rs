@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     fmt::{self, Write as _},
-    sync::Once,
+    sync::{Mutex, Once, PoisonError},
 };
 
 use poem::{EndpointExt, handler};
@@ -41,6 +41,9 @@ thread_local! {
     static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
+/// What threads that serve no test have logged: those of stores, which connect there.
+static ELSEWHERE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 /// Keeps this test's warnings and errors of this crate, a line each.
 ///
 /// One subscriber serves all threads. With one of its own for each test, a line that another thread comes to first would be
@@ -60,6 +63,11 @@ impl Log {
     pub(crate) fn lines(&self) -> Vec<String> {
         LINES.with_borrow(Clone::clone).unwrap_or_default()
     }
+
+    /// Those of the threads of all stores too, whichever test they belong to.
+    pub(crate) fn lines_of_stores(&self) -> Vec<String> {
+        ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Subscriber for Log {
@@ -70,7 +78,11 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        LINES.with_borrow_mut(|lines| lines.as_mut().map(|lines| lines.push(line.0)));
+        if std::thread::current().name() == Some("resilience-redis") {
+            ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner).push(line.0);
+        } else {
+            LINES.with_borrow_mut(|lines| lines.as_mut().map(|lines| lines.push(line.0)));
+        }
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

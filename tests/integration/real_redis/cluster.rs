@@ -57,11 +57,17 @@ async fn guards_answer_as_in_an_outage_and_the_log_says_why() {
     let server = RedisServer::start_cluster();
     let store = RedisStore::new(server.url()).unwrap();
     let resilience = over(store.clone()).build().unwrap();
+    let address = format!("127.0.0.1:{}", server.port());
     let refused = |lines: Vec<String>, level: &str| {
-        let says = |line: &&String| line.starts_with(level) && line.contains("runs in cluster mode");
+        let says = |line: &&String| {
+            line.starts_with(level) && line.contains("runs in cluster mode") && line.contains(&address)
+        };
         lines.iter().filter(says).count()
     };
-    eventually("the cluster is refused", async || refused(log.lines(), "ERROR") > 0).await;
+    eventually("the cluster is refused", async || {
+        refused(log.lines_of_stores(), "ERROR") > 0
+    })
+    .await;
 
     let unavailable = |code: &str| (503, code.to_owned());
     assert_eq!(
@@ -97,7 +103,12 @@ async fn guards_answer_as_in_an_outage_and_the_log_says_why() {
     }
     assert!(!store.is_connected());
     // However many attempts the outage has had.
-    assert_eq!(refused(log.lines(), "ERROR"), 1, "{:?}", log.lines());
+    assert_eq!(
+        refused(log.lines_of_stores(), "ERROR"),
+        1,
+        "{:?}",
+        log.lines_of_stores()
+    );
 }
 
 #[tokio::test]

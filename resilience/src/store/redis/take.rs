@@ -36,7 +36,7 @@ pub(super) async fn take(
             arguments(command, layout, takes, &rules)
         })
         .await?;
-    // An answer to this very question that is none: whatever garbles it may garble others.
+    // The token fits and the shape does not: no reply on this connection can be trusted.
     decode(reply, &rules).inspect_err(|_| connection.abandon())
 }
 
