@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value, aio::MultiplexedConnection, cmd};
+use redis::{
+    Cmd, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
+    cmd,
+};
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     time::Instant,
@@ -24,7 +27,8 @@ use super::{
     classify::{self, store_error},
     dispatch::Dispatch,
     link::Link,
-    writer::{self, Answer, Job},
+    reads::{Group, Mismatch},
+    writer::{self, Answer, Ask, Job},
 };
 
 /// A multiplexed connection. Clones share it: their commands go out back to back, without waiting for one another.
@@ -58,6 +62,8 @@ pub(super) enum NoReply {
     EndedWithOthers,
     /// The command was not sent: too many wait in this process.
     Shed,
+    /// The reply belongs to another question.
+    Mismatch,
 }
 
 impl NoReply {
@@ -78,6 +84,10 @@ impl From<NoReply> for StoreError {
             NoReply::EndedWithOthers => Self::new(
                 StoreErrorKind::Answered,
                 "the connection to Redis has ended, with other commands on it",
+            ),
+            NoReply::Mismatch => Self::new(
+                StoreErrorKind::Unavailable,
+                "a reply of Redis belongs to another question",
             ),
             NoReply::Shed => Self::new(
                 StoreErrorKind::Saturated,
@@ -149,17 +159,35 @@ impl Connection {
     ///
     /// May be dropped at any time: a command that was not sent is forgotten, and the reply to one that was is discarded.
     pub(super) async fn send(&mut self, command: Cmd, deadline: Instant) -> Result<Value, NoReply> {
+        self.ask(Ask::Command(command), deadline).await
+    }
+
+    /// Reads one key, together with others that are read at the same time.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`send`](Self::send).
+    pub(super) async fn read(&mut self, key: String, deadline: Instant) -> Result<Value, StoreError> {
+        match self.ask(Ask::Read(key), deadline).await {
+            Err(NoReply::Mismatch) => Err(self.distrust("it names another question")),
+            reply => Ok(reply?),
+        }
+    }
+
+    async fn ask(&mut self, ask: Ask, deadline: Instant) -> Result<Value, NoReply> {
         let within = deadline.saturating_duration_since(Instant::now());
         match &mut self.way {
             Way::Lent(redis) => {
                 redis.set_response_timeout(within);
-                let reply: RedisResult<Value> = redis.send_packed_command(&command).await;
-                reply.and_then(Value::extract_error).map_err(NoReply::Redis)
+                match ask {
+                    Ask::Command(command) => lent(redis, &command).await,
+                    Ask::Read(key) => lent_read(redis, key).await,
+                }
             }
             Way::Own { jobs, health } => {
                 let (answer, answered) = oneshot::channel();
                 let job = Job {
-                    command,
+                    ask,
                     within,
                     answer,
                     place: None,
@@ -179,12 +207,32 @@ impl Connection {
                     }
                     Ok(Answer::TimedOut) => Err(NoReply::TimedOut(within)),
                     Ok(Answer::Shed) => Err(NoReply::Shed),
+                    Ok(Answer::Mismatch) => Err(NoReply::Mismatch),
                     Err(_dropped) if health.takes_blame() => Err(NoReply::ended()),
                     Err(_dropped) => Err(NoReply::EndedWithOthers),
                 }
             }
         }
     }
+}
+
+async fn lent(redis: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, NoReply> {
+    let reply: RedisResult<Value> = redis.send_packed_command(command).await;
+    reply.and_then(Value::extract_error).map_err(NoReply::Redis)
+}
+
+async fn lent_read(redis: &mut MultiplexedConnection, key: String) -> Result<Value, NoReply> {
+    let keys = [key];
+    let group = Group::of(&keys);
+    let reply = match lent(redis, &group.command(true)).await {
+        Err(NoReply::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            lent(redis, &group.command(false)).await
+        }
+        reply => reply,
+    };
+    let mut values = group.values(reply?).map_err(|Mismatch| NoReply::Mismatch)?;
+    let value = values.next().unwrap_or(Ok(Value::Nil));
+    value.map_err(NoReply::Redis)
 }
 
 /// Whether the error is the end of its connection, and no answer of the server.

@@ -13,6 +13,7 @@ mod link;
 mod lockout;
 mod mode;
 mod pool;
+mod reads;
 mod script;
 mod take;
 mod writer;
@@ -25,13 +26,7 @@ use redis::{Cmd, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
 pub use self::builder::{RedisStoreBuilder, RedisStoreError};
-use self::{
-    board::Boards,
-    classify::is_wrong_type,
-    connection::Connection,
-    pool::Pool,
-    script::{Script, script},
-};
+use self::{board::Boards, classify::is_wrong_type, connection::Connection, pool::Pool};
 use super::{
     Attempt, Begun, BreakerBoard, KeyLayout, Lockout, LockoutStatus, Probe, Settlement, Store, StoreAdmin, StoreError,
     StoreErrorKind, StoreFuture, Take, Taken, Timing, check_api_key, flag_value,
@@ -40,9 +35,6 @@ use crate::store_breaker::Operation;
 
 /// How long a change by an operator may take, connecting included.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Reads one key. A plain `GET` would answer without a word of what it was asked.
-static READ: Script = script!("scripts/read.lua");
 
 /// A store in Redis (5 or later), shared by all instances of a service.
 ///
@@ -139,12 +131,9 @@ impl RedisStore {
     }
 
     /// The value under a key; `None` if there is none.
-    async fn read(&self, operation: Operation, key: &str, deadline: Instant) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn read(&self, operation: Operation, key: String, deadline: Instant) -> Result<Option<Vec<u8>>, StoreError> {
         let mut connection = self.pool.checkout_for(operation, deadline).await?;
-        let reply = READ.run(&mut connection, deadline, |command| {
-            command.arg(1).arg(key);
-        });
-        match reply.await? {
+        match connection.read(key, deadline).await? {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => Ok(Some(bytes)),
             _ => Err(connection.distrust("a text was due")),
@@ -169,7 +158,7 @@ impl Store for RedisStore {
     fn identity<'a>(&'a self, api_key: &'a str, deadline: Instant) -> StoreFuture<'a, Option<String>> {
         async move {
             let key = self.layout.api_key(api_key);
-            let user = self.read(Operation::Auth, &key, deadline).await?;
+            let user = self.read(Operation::Auth, key, deadline).await?;
             match user.map(String::from_utf8).transpose() {
                 Err(_) => Err(odd("an API key's user is not UTF-8")),
                 Ok(Some(user)) if user.is_empty() => Err(odd("an API key's user is empty")),
@@ -182,7 +171,7 @@ impl Store for RedisStore {
     fn flag<'a>(&'a self, name: &'a str, deadline: Instant) -> StoreFuture<'a, Option<bool>> {
         async move {
             let key = self.layout.flag(name);
-            match self.read(Operation::Flag, &key, deadline).await {
+            match self.read(Operation::Flag, key, deadline).await {
                 Ok(value) => value.map(flag_value).transpose(),
                 Err(error) if is_wrong_type(&error) => Err(error.unreadable()),
                 Err(error) => Err(error),

@@ -6,17 +6,21 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{connection::Health, dispatch::Place};
+use super::{
+    connection::Health,
+    dispatch::Place,
+    reads::{Group, Mismatch},
+};
 
 /// Commands that are written together at most. Their replies are handed out together too, so more would add to the wait
 /// of the first.
-const TOGETHER: usize = 32;
+const TOGETHER: usize = 64;
 
 /// A connection on which nothing has arrived for so long, though an answer is due, leads nowhere: the server hangs, or the
 /// way to it is cut without a word. A reply that is merely late does not end a connection.
@@ -29,12 +33,20 @@ const SECOND_LOOK: Duration = Duration::from_millis(1);
 /// One command on its way.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) command: Cmd,
+    pub(super) ask: Ask,
     /// How long the server has.
     pub(super) within: Duration,
     pub(super) answer: oneshot::Sender<Answer>,
     /// Its place among those on their way, given back when its reply is there; `None` for one that needs none.
     pub(super) place: Option<Place>,
+}
+
+/// What the server is asked.
+#[derive(Debug)]
+pub(super) enum Ask {
+    Command(Cmd),
+    /// The text under a key. Reads that go out together are one command.
+    Read(String),
 }
 
 /// What came of a command. A sender that is dropped says that its connection has ended.
@@ -46,6 +58,8 @@ pub(super) enum Answer {
     TimedOut,
     /// It was not sent: too many others were before it in the line.
     Shed,
+    /// There was a reply, but to another question: no reply on this connection can be trusted.
+    Mismatch,
 }
 
 /// Serves one connection until it dies, or until nothing more can be sent on it. Open commands end with it.
@@ -71,28 +85,105 @@ pub(super) async fn serve(redis: MultiplexedConnection, mut jobs: mpsc::Unbounde
     }
 }
 
+/// A command that waits for its reply: how long, and where the reply goes. `None` once it has timed out.
+type Slot = Option<(Duration, oneshot::Sender<Answer>)>;
+
 /// Sends commands in one write and hands out their replies.
 async fn exchange(mut redis: MultiplexedConnection, jobs: Vec<Job>, health: &Health) {
     let mut pipeline = Pipeline::with_capacity(jobs.len());
-    let mut waiting = Vec::with_capacity(jobs.len());
+    let (mut slots, mut readers, mut keys) = (Vec::with_capacity(jobs.len()), Vec::new(), Vec::new());
     // Held until the replies are there, also for callers that have gone: their commands are on their way all the same.
     let mut places = Vec::with_capacity(jobs.len());
     let sent = Instant::now();
     for Job {
-        command,
+        ask,
         within,
         answer,
         place,
     } in jobs
     {
-        pipeline.add_command(command);
         places.extend(place);
-        waiting.push(Some((within, answer)));
+        match ask {
+            Ask::Command(command) => {
+                pipeline.add_command(command);
+                slots.push(Some((within, answer)));
+            }
+            Ask::Read(key) => {
+                keys.push(key);
+                readers.push(Some((within, answer)));
+            }
+        }
     }
-    let mut replies = pin!(redis.send_packed_commands(&pipeline, 0, waiting.len()));
-    let silence = sent + SILENCE;
+    let commands = slots.len();
+    let reads = Group::of(&keys);
+    if !keys.is_empty() {
+        pipeline.add_command(reads.command(true));
+        slots.append(&mut readers);
+    }
+    let Some(replies) = replies(&mut redis, &pipeline, &mut slots, sent, health).await else {
+        return;
+    };
+    let mut readers = slots.split_off(commands);
+    let read = match replies {
+        Ok(mut replies) => {
+            let read = replies.split_off(commands);
+            for (slot, reply) in slots.into_iter().zip(replies) {
+                // Errors of the server come as values.
+                hand_out(slot, reply.extract_error(), sent, health);
+            }
+            match read.into_iter().next() {
+                None => return,
+                Some(reply) => reply.extract_error(),
+            }
+        }
+        Err(error) => {
+            hand_out_all(slots, &error, sent, health);
+            Err(error)
+        }
+    };
+    // The one error after which nothing has happened.
+    let is_unknown = |error: &RedisError| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript);
+    let read = match read {
+        Err(error) if is_unknown(&error) => {
+            let mut again = Pipeline::with_capacity(1);
+            again.add_command(reads.command(false));
+            let Some(replies) = self::replies(&mut redis, &again, &mut readers, sent, health).await else {
+                return;
+            };
+            let first = replies.map(|replies| replies.into_iter().next().unwrap_or(Value::Nil));
+            first.and_then(Value::extract_error)
+        }
+        read => read,
+    };
+    drop(places);
+    match read.map(|reply| reads.values(reply)) {
+        Ok(Ok(values)) => {
+            for (slot, value) in readers.into_iter().zip(values) {
+                hand_out(slot, value, sent, health);
+            }
+        }
+        Ok(Err(Mismatch)) => {
+            for (_, answer) in readers.into_iter().flatten() {
+                _ = answer.send(Answer::Mismatch);
+            }
+        }
+        Err(error) => hand_out_all(readers, &error, sent, health),
+    }
+}
+
+/// The replies to all commands, while those that take too long are told so. `None` if the connection ends in silence.
+async fn replies(
+    redis: &mut MultiplexedConnection,
+    pipeline: &Pipeline,
+    slots: &mut [Slot],
+    sent: Instant,
+    health: &Health,
+) -> Option<RedisResult<Vec<Value>>> {
+    let commands = pipeline.len();
+    let mut replies = pin!(redis.send_packed_commands(pipeline, 0, commands));
+    let silence = Instant::now() + SILENCE;
     let replies = loop {
-        let dues = waiting.iter().flatten().map(|(within, _)| sent + *within);
+        let dues = slots.iter().flatten().map(|(within, _)| sent + *within);
         let due = dues.min().unwrap_or(silence).min(silence);
         tokio::select! {
             biased;
@@ -104,7 +195,7 @@ async fn exchange(mut redis: MultiplexedConnection, jobs: Vec<Job>, health: &Hea
             replies = &mut replies => break replies,
             () = sleep(SECOND_LOOK) => {}
         }
-        for slot in &mut waiting {
+        for slot in &mut *slots {
             if let Some((_, answer)) = slot.take_if(|(within, _)| sent + *within <= due) {
                 // An error: the caller has gone.
                 _ = answer.send(Answer::TimedOut);
@@ -112,33 +203,27 @@ async fn exchange(mut redis: MultiplexedConnection, jobs: Vec<Job>, health: &Hea
         }
         if due == silence {
             health.dies();
-            return;
+            return None;
         }
     };
-    let took = sent.elapsed();
-    drop(places);
-    match replies {
-        Ok(values) if values.len() == waiting.len() => {
-            for (slot, value) in waiting.into_iter().zip(values) {
-                // Errors of the server come as values.
-                let reply = value.extract_error();
-                health.answers(reply.as_ref().err());
-                hand_out(slot, reply, took);
-            }
-        }
-        replies => {
-            let odd = || RedisError::from((ErrorKind::Parse, "Redis did not answer each command"));
-            let error = replies.err().unwrap_or_else(odd);
-            health.answers(Some(&error));
-            for slot in waiting {
-                hand_out(slot, Err(error.clone()), took);
-            }
-        }
+    Some(match replies {
+        Ok(replies) if replies.len() != commands => Err(RedisError::from((
+            ErrorKind::Parse,
+            "Redis did not answer each command",
+        ))),
+        replies => replies,
+    })
+}
+
+fn hand_out(slot: Slot, reply: RedisResult<Value>, sent: Instant, health: &Health) {
+    health.answers(reply.as_ref().err());
+    if let Some((_, answer)) = slot {
+        _ = answer.send(Answer::Reply(reply, sent.elapsed()));
     }
 }
 
-fn hand_out(slot: Option<(Duration, oneshot::Sender<Answer>)>, reply: RedisResult<Value>, took: Duration) {
-    if let Some((_, answer)) = slot {
-        _ = answer.send(Answer::Reply(reply, took));
+fn hand_out_all(slots: Vec<Slot>, error: &RedisError, sent: Instant, health: &Health) {
+    for slot in slots {
+        hand_out(slot, Err(error.clone()), sent, health);
     }
 }

@@ -1,6 +1,11 @@
--- Reads one key.
+-- Reads keys.
 --
--- KEYS[1]  the key
--- Returns  its text, or nothing
+-- KEYS[i]  a key
+-- ARGV[1]  a token
+-- Returns  the token, then for each key its text, nothing, or the error of reading it
 
-return redis.call('GET', KEYS[1])
+local reply = { ARGV[1] }
+for i = 1, #KEYS do
+  reply[i + 1] = redis.pcall('GET', KEYS[i])
+end
+return reply
