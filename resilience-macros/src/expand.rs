@@ -4,6 +4,7 @@
 //! struct checkout;                            the endpoint, as poem's own `#[handler]` would make it
 //! const _: () = {
 //!     async fn checkout(…) { … }              the user's fn under its own name: spans and recursion see it
+//!     struct __ResilientMarker;               its type name tells the fn in which the handler is
 //!     static __RESILIENT_POLICY: Policy = …;
 //!     const _: () = {
 //!         #[handler]
@@ -55,7 +56,10 @@ pub(crate) fn expand(policy: &Policy, handler: &Handler) -> TokenStream {
             #(#inner)*
             #sig #body
 
-            static __RESILIENT_POLICY: #private::Policy = #policy;
+            #[allow(dead_code)]
+            struct __ResilientMarker;
+            static __RESILIENT_POLICY: #private::Policy =
+                #policy.with_marker(::core::any::type_name::<__ResilientMarker>);
             #private::register!(&__RESILIENT_POLICY);
 
             const _: () = { #extraction };

@@ -128,7 +128,7 @@ impl Policy {
             self.user_keys.extend(word.map(|word| word.span()));
         }
         let name = match arguments.option("name") {
-            Some(value) => errors.keep(value::name(value)).map(Some),
+            Some(value) => errors.keep(value::quota_name(value)).map(Some),
             None => Some(None),
         };
         let algorithm = match arguments.option("algorithm") {
@@ -146,15 +146,17 @@ impl Policy {
         let mode = choice(&arguments, "mode", &MODES, errors).unwrap_or_default();
         // All are read before any may leave: a mistake in one must not hide one in another.
         if let Some(named) = named {
+            let is_rate = value::rate(&named).is_some();
             for option in ["name", "algorithm", "burst"] {
-                if let Some(value) = arguments.option(option) {
+                // A rate is refused below, and such options are right beside the numbers that are meant.
+                if let Some(value) = arguments.option(option).filter(|_| !is_rate) {
                     errors.push(value.error(defined_elsewhere(option)));
                 }
             }
             let cost = option(&arguments, "cost", value::cost, errors);
             return Some(RateLimit {
                 numbers: None,
-                name: Some(errors.keep(value::name(&named))?),
+                name: Some(errors.keep(value::quota(&named))?),
                 key: key?,
                 cost,
                 on_outage: on_outage.unwrap_or_default(),

@@ -12,6 +12,7 @@ mod guards;
 mod handler;
 mod model;
 mod outbound;
+mod rate;
 #[cfg(test)]
 mod tests;
 mod value;

@@ -10,6 +10,7 @@ use syn::{ExprPath, Lit, LitInt, LitStr, Result};
 use crate::{
     args::Value,
     errors::{advice, list, nearest},
+    rate::Rate,
 };
 
 /// The name of a flag, a quota or a breaker.
@@ -203,6 +204,36 @@ pub(crate) fn name(value: &Value) -> Result<Name> {
              use printable ASCII without spaces, quotes, backslashes or braces"
         ))),
         None => Ok(Name(name)),
+    }
+}
+
+/// The rate that this text reads like.
+pub(crate) fn rate(value: &Value) -> Option<(String, Rate)> {
+    match literal(value) {
+        Some(Lit::Str(text)) => Rate::parse(&text.value()).map(|rate| (text.value(), rate)),
+        _ => None,
+    }
+}
+
+/// The name of a quota, alone in its place: a name that does not read like a rate.
+pub(crate) fn quota(value: &Value) -> Result<Name> {
+    match rate(value) {
+        Some((text, rate)) => Err(value.error(format!(
+            "`{text}` reads like a rate, but text here is the name of a quota: write {}",
+            rate.advice()
+        ))),
+        None => name(value),
+    }
+}
+
+/// The same as an option beside the numbers.
+pub(crate) fn quota_name(value: &Value) -> Result<Name> {
+    match rate(value) {
+        Some((text, _)) => Err(value.error(format!(
+            "`{text}` reads like a rate, but `name` is only the name of a quota: write a name such as `name = \"api\"`, \
+             and the rate as numbers, such as `rate_limit(30, 60)`"
+        ))),
+        None => name(value),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 /// A policy with its breakers, quotas and counters.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    /// The path of the module that holds the handler.
+    /// The path of the module or fn that holds the handler.
     pub(crate) module: &'static str,
     /// The handler's name.
     pub(crate) name: &'static str,
@@ -100,7 +100,7 @@ impl Bound {
         let settings = &runtime.settings;
         let choice = policy.breaker().unwrap_or(settings.breakers);
         let breaker = |operation| runtime.breakers.for_operation(choice, operation);
-        let (module, name) = (policy.module(), policy.name());
+        let (module, name) = (policy.place(), policy.name());
         let (quotas, user_quotas) = Quotas::by_phase(
             (module, name),
             policy.rate_limits(),

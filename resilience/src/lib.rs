@@ -93,7 +93,7 @@ pub use crate::{
     error::{Error, describe},
     guard::{auth::Identity, lockout::LoginOutcome},
     install::ResilienceEndpoint,
-    limits::{LimitInForce, LimitSource, Limits, LimitsError},
+    limits::{LimitInForce, LimitSource, Limits, LimitsError, UndefinedLimit},
     policy::{Algorithm, BreakerChoice, InvalidLimit, Limit, OnOutage},
     runtime::{BreakerView, Health, RateLimitHeaders, Resilience, VerifyError},
     summary::{GuardSummary, PolicySummary},

@@ -25,7 +25,7 @@ pub(crate) fn mistakes(policies: &[&'static Policy], own_authenticator: bool) ->
     let mut lockouts: HashMap<&str, (&Lockout, String)> = HashMap::new();
     let mut handlers = HashSet::new();
     for policy in policies {
-        let handler = format!("{}::{}", policy.module(), policy.name());
+        let handler = policy.path();
         for limit in policy.rate_limits() {
             let Some(name) = limit.name else { continue };
             let (first, by) = named.entry(name).or_insert_with(|| (limit, handler.clone()));
@@ -63,8 +63,8 @@ pub(crate) fn mistakes(policies: &[&'static Policy], own_authenticator: bool) ->
             || policy.lockouts().iter().any(|lockout| lockout.name.is_none());
         if unnamed && !handlers.insert(handler.clone()) {
             mistakes.push(format!(
-                "two handlers are called `{handler}` and would share their unnamed quotas and lockouts: rename one, or \
-                 name those"
+                "two handlers in one fn or module are called `{handler}` and share their unnamed quotas and lockouts: rename \
+                 one, or name those"
             ));
         }
     }
@@ -137,7 +137,11 @@ mod tests {
         static QUOTA: [RateLimit; 1] = [RateLimit::new(30, MINUTE)];
         static A: Policy = Policy::new("app", "a").with_rate_limits(&QUOTA);
         static B: Policy = Policy::new("app", "a").with_rate_limits(&QUOTA);
+        static ELSEWHERE: Policy = Policy::new("app", "a")
+            .with_rate_limits(&QUOTA)
+            .with_marker(|| "app::outer::_::M");
         assert_eq!(mistakes(&[&A, &B], false).len(), 1);
+        assert_eq!(mistakes(&[&A, &ELSEWHERE], false), Vec::<String>::new());
     }
 
     #[test]

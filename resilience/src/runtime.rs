@@ -110,13 +110,11 @@ impl Resilience {
         }
     }
 
-    /// Looks for mistakes that only the whole program shows: quotas that share a name but not a limit, a name that neither
-    /// the builder nor a file nor an attribute defines, a cost that its quota never has room for, an `auth(header)` that
-    /// the installed authenticator never reads.
+    /// Looks for mistakes that only the whole program shows: quotas or lockouts that share a name but not their numbers, a
+    /// cost that its quota never has room for, an `auth(header)` that the installed authenticator never reads.
     ///
-    /// A quota that nobody defines, met by a request all the same, answers as in an outage: it lets the request pass and
-    /// says so in a header and in the log, or refuses it if it fails closed. With no number to count to, one that fails
-    /// local lets it pass.
+    /// A quota without a definition is not among them: [`Builder::build`] refuses it, unless
+    /// [`Builder::late_limits`] allows it.
     ///
     /// # Errors
     ///

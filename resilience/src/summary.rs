@@ -75,7 +75,7 @@ impl PolicySummary {
         }
     }
 
-    /// The path of the module that holds the handler.
+    /// The path of the module that holds the handler, or of the fn if the handler is inside one.
     #[must_use]
     pub const fn module(&self) -> &'static str {
         self.module

@@ -9,8 +9,9 @@ use super::{BuildError, Builder, LimitsFileError, Source};
 use crate::{
     client::{Callers, InvalidNetwork, Network},
     dependency::Dependencies,
-    limits::{LimitsFile, NamedLimits, document},
+    limits::{self, LimitsFile, NamedLimits, document},
     policy::{BreakerChoice, InvalidLimit},
+    registry,
     runtime::{Resilience, Runtime, Settings},
     sharing::Core,
     store::{MemoryStore, RedisStore, Store},
@@ -22,7 +23,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// When no store is named, an option is out of range, the URL is malformed, a quota or a file of quotas is invalid, or no tokio runtime is around.
+    /// When no store is named, an option is out of range, the URL is malformed, a quota or a file of quotas is invalid, a
+    /// handler uses a quota that has no definition (unless [`late_limits`](Self::late_limits) is called), or no tokio
+    /// runtime is around.
     pub fn build(self) -> Result<Resilience, BuildError> {
         Handle::try_current().map_err(|_| BuildError::NoTokioRuntime)?;
         self.breaker.validate()?;
@@ -37,6 +40,13 @@ impl Builder {
         }
         let store = self.open_store()?;
         let limits = self.named_limits()?;
+        if !self.late_limits {
+            let policies: Vec<_> = registry::policies().collect();
+            let undefined = limits::undefined(&policies, &limits);
+            if !undefined.is_empty() {
+                return Err(BuildError::UndefinedLimits(undefined));
+            }
+        }
         let sharing = self.sharing_over(&store)?;
         let breakers = StoreBreakers::new(self.breaker, Arc::clone(&store));
         let insurance = MemoryStore::builder().capacity(self.local_capacity).build();

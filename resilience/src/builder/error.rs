@@ -1,6 +1,8 @@
 use std::{fmt, path::PathBuf};
 
-use crate::{breaker::ConfigError, client::InvalidNetwork, policy::InvalidLimit, store::RedisStoreError};
+use crate::{
+    breaker::ConfigError, client::InvalidNetwork, limits::UndefinedLimit, policy::InvalidLimit, store::RedisStoreError,
+};
 
 /// Why a [`Resilience`](crate::Resilience) was not built.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,14 @@ pub enum BuildError {
     /// The file of quotas cannot be read, or makes no sense.
     #[error("option `limits_file`: {0}")]
     LimitsFile(#[from] LimitsFileError),
+    /// Handlers use quotas by names that no attribute, builder or file defines. See
+    /// [`Builder::late_limits`](crate::Builder::late_limits).
+    #[error(
+        "quotas without a definition: {}. Add `.limit(\"{}\", …)` to the builder, `[limits.{}]` to the file of \
+         `limits_file`, or numbers to an attribute, and so for each; or call `.late_limits()` to define them in the \
+         store later", list(.0), first(.0), first(.0)
+    )]
+    UndefinedLimits(Vec<UndefinedLimit>),
     /// A breaker setting is out of its range.
     #[error("option `breaker`: {0}")]
     Breaker(#[from] ConfigError),
@@ -45,6 +55,15 @@ pub enum BuildError {
     /// Building needs a tokio runtime around it.
     #[error("no tokio runtime: build inside one, e.g. under `#[tokio::main]`")]
     NoTokioRuntime,
+}
+
+fn list(undefined: &[UndefinedLimit]) -> String {
+    let each: Vec<_> = undefined.iter().map(ToString::to_string).collect();
+    each.join("; ")
+}
+
+fn first(undefined: &[UndefinedLimit]) -> &str {
+    undefined.first().map_or("", |limit| &limit.name)
 }
 
 /// What is wrong with a file of quotas.

@@ -56,4 +56,39 @@ impl Builder {
         self.limits_file = Some(path.into());
         self
     }
+    /// Allows handlers to use quotas by name that no attribute, builder or file defines. Without this,
+    /// [`build`](Self::build) fails and names them.
+    ///
+    /// Such a quota answers as in an outage until it is [set in the store](crate::Limits::set). It lets the request pass
+    /// with `x-ratelimit-fallback: open`, also if it fails local, or refuses it with 503 if it fails closed. A warning in
+    /// the log names it. A definition in the store alone is lost with the store's data, and is not known to an instance
+    /// that starts while the store is down. [`Limits::list`](crate::Limits::list) shows the quotas without a definition.
+    ///
+    /// ```standalone_crate
+    /// use std::time::Duration;
+    ///
+    /// use resilience::{BuildError, Limit, Resilience, resilient};
+    ///
+    /// #[resilient(rate_limit("partners", key = header("x-partner")))]
+    /// #[poem::handler]
+    /// async fn export() -> &'static str {
+    ///     "a book and a lamp"
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let error = Resilience::builder().memory().build().unwrap_err();
+    /// assert!(matches!(&error, BuildError::UndefinedLimits(limits) if limits[0].name == "partners"));
+    ///
+    /// let resilience = Resilience::builder().memory().late_limits().build()?;
+    /// assert_eq!(resilience.limits().list()[0].limit, None);
+    /// resilience.limits().set("partners", Limit::new(100, Duration::from_secs(60))).await?;
+    /// # let _endpoint = poem::get(export);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn late_limits(mut self) -> Self {
+        self.late_limits = true;
+        self
+    }
 }

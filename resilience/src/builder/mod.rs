@@ -55,6 +55,7 @@ use crate::{
 /// | [`local_capacity`](Self::local_capacity) | 100,000 clients |
 /// | [`remember_blocked`](Self::remember_blocked) | 10,000 refusals |
 /// | [`limit`](Self::limit), [`limits_file`](Self::limits_file) | no quota by name |
+/// | [`late_limits`](Self::late_limits) | no: a quota by name needs a definition |
 /// | [`rate_limit_headers`](Self::rate_limit_headers) | both families |
 /// | [`error_body`](Self::error_body) | negotiated |
 /// | [`dependencies`](Self::dependencies) | [`Dependencies::global`] |
@@ -89,6 +90,7 @@ pub struct Builder {
     remember_blocked: usize,
     limits: Vec<(String, Limit)>,
     limits_file: Option<PathBuf>,
+    late_limits: bool,
     rate_limit_headers: RateLimitHeaders,
     error_body: ErrorBody,
     dependencies: Option<Dependencies>,
@@ -143,6 +145,7 @@ impl Default for Builder {
             remember_blocked: 10_000,
             limits: Vec::new(),
             limits_file: None,
+            late_limits: false,
             rate_limit_headers: RateLimitHeaders::default(),
             error_body: ErrorBody::default(),
             dependencies: None,

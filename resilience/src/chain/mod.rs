@@ -281,7 +281,7 @@ async fn in_time<F: Future>(within: Duration, future: F) -> Option<F::Output> {
 /// A guarded handler that nobody guards does not run.
 fn not_installed(guards: &Guards, request: &Request) -> Response {
     let (module, handler) = match guards {
-        Guards::Of(policy) => (policy.module(), policy.name()),
+        Guards::Of(policy) => (policy.place(), policy.name()),
         Guards::Inbound(bound) => (bound.module, bound.name),
     };
     tracing::error!(

@@ -20,10 +20,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
+pub use self::verify::UndefinedLimit;
 pub(crate) use self::{
     named::{LimitsFile, NamedLimit, NamedLimits},
     terms::{Terms, TermsRef, key_id, named_family},
-    verify::mistakes,
+    verify::{mistakes, undefined},
 };
 use crate::{
     policy::{InvalidLimit, Limit},
@@ -72,7 +73,7 @@ pub struct Limits {
 pub struct LimitInForce {
     /// The name.
     pub name: String,
-    /// What is in force; `None` if nobody defines it. Handlers that share a name, but wrote different numbers beside it
+    /// The quota in force; `None` without a definition, which [`late_limits`](crate::Builder::late_limits) allows. Handlers that share a name, but wrote different numbers beside it
     /// (which [`verify`](crate::Resilience::verify) tells), keep their own while only attributes define it.
     pub limit: Option<Limit>,
     /// Who defines it.

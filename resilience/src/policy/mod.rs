@@ -9,6 +9,7 @@ mod flag;
 mod key;
 mod limit;
 mod lockout;
+mod place;
 mod rate_limit;
 
 use std::time::Duration;
@@ -31,6 +32,8 @@ use crate::{concurrency::Priority, guard::Guard};
 pub struct Policy {
     name: &'static str,
     module: &'static str,
+    /// The type name of an item beside the handler: its path tells the fn in which both are.
+    marker: Option<fn() -> &'static str>,
     rate_limits: &'static [RateLimit],
     flags: &'static [Flag],
     auth: Option<Auth>,
@@ -49,6 +52,7 @@ impl Policy {
         Self {
             name,
             module,
+            marker: None,
             rate_limits: &[],
             flags: &[],
             auth: None,
@@ -59,6 +63,15 @@ impl Policy {
             deadline: None,
             breaker: None,
         }
+    }
+
+    /// Tells where the handler is by the [`type_name`](std::any::type_name) of an item beside it, so that handlers of one
+    /// name in different fns of a module are told apart.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn with_marker(mut self, marker: fn() -> &'static str) -> Self {
+        self.marker = Some(marker);
+        self
     }
 
     /// Sets the quotas, in the order in which they were written.
@@ -134,6 +147,21 @@ impl Policy {
     #[must_use]
     pub const fn module(&self) -> &'static str {
         self.module
+    }
+
+    /// The path of the module that holds the handler, or of the fn if the handler is inside one.
+    ///
+    /// It owns the handler's unnamed quotas, lockouts and slots. Inside a fn it follows the compiler's
+    /// [`type_name`](std::any::type_name), so it may change with the compiler.
+    #[must_use]
+    pub fn place(&self) -> &'static str {
+        self.marker
+            .map_or(self.module, |marker| place::of(marker(), self.module))
+    }
+
+    /// The handler's place and name.
+    pub(crate) fn path(&self) -> String {
+        format!("{}::{}", self.place(), self.name)
     }
 
     /// The quotas, in the order in which they were written.

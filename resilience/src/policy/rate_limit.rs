@@ -118,7 +118,19 @@ impl RateLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// The count of the current window plus the share of the previous one that still overlaps.
+    /// A window that moves with the clock.
+    ///
+    /// Exact for limits up to 100: the time of each admitted request is kept for one window. No span of one window sees
+    /// more than the limit, and a request passes whenever there is room.
+    ///
+    /// Approximate for higher limits: the count of the current window plus the share of the previous one that still
+    /// overlaps. At most the limit passes in a window that is aligned to the clock, and at most the limit times
+    /// `1 + d / window` in any span of `d` up to a window. A client that sends evenly at the limit loses at most one
+    /// request in a window. Cloudflare measured 0.003% wrong decisions with this method, over 400 million requests
+    /// ("How we built rate limiting capable of scaling to millions of domains", 2017). After one window without an
+    /// admitted request a client starts afresh.
+    ///
+    /// No wait is longer than the window.
     SlidingWindow,
     /// One count per window, aligned to the clock. Up to twice the limit may pass across a boundary.
     FixedWindow,

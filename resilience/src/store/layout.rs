@@ -43,7 +43,7 @@ impl ApiKeys {
 /// | a flag | `flag:<name>` | `1` or `0`, `on` or `off`, or another word of [`flag_value`](super::flag_value()) |
 /// | limits by name | `limits` | a hash: name to JSON |
 /// | a tally of attempts | `lock:{<subject>}:<lockout>` | its locks, failures and attempts under way, packed behind a version byte, with an expiry |
-/// | a client's count | `rl:{<client>}:<quota>` | counters in 16 bytes, or the time of a full bucket in 12, with an expiry |
+/// | a client's count | `rl:{<client>}:<quota>` | counters in 24 or 16 bytes, the times of up to 100 admitted units in 6 each, or the time of a full bucket in 12, with an expiry |
 /// | a shared breaker's last opening or closing | `breaker:{<system>}:circuit:<name>` | a hash, with an expiry |
 /// | an operator's hold on it | `breaker:{<system>}:hold:<name>` | a hash, with an expiry if the hold has one |
 /// | instances that would open it | `breaker:{<system>}:votes:<name>` | a sorted set by when that ends, with an expiry |

@@ -11,6 +11,7 @@ mod flag_value;
 mod key_secret;
 pub(crate) mod layout;
 pub(crate) mod lockout;
+mod log;
 mod memory;
 mod redis;
 #[cfg(any(test, feature = "testing"))]
@@ -192,8 +193,9 @@ pub struct Taken {
     /// Refused: how long until a retry passes (rounded up to the millisecond, never zero).
     /// Allowed with too little remaining for another of the same cost: how long until that would pass. Otherwise zero.
     pub retry_after: Duration,
-    /// How long until the current window ends and capacity returns, or until a token bucket is full (zero if it is);
-    /// at least `retry_after`.
+    /// How long until capacity returns: until the current window ends, until the oldest unit leaves an exact sliding
+    /// window, or until a token bucket is full; at least `retry_after`. Zero if nothing is counted in such a window, or if
+    /// the bucket is full.
     pub reset: Duration,
 }
 

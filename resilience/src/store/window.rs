@@ -2,10 +2,11 @@
 //!
 //! `scripts/take.lua` mirrors [`Rule::count`] and [`Rule::room`]; all other answers are computed here for both stores.
 //!
-//! A sliding window is approximated by two counters, as Cloudflare describes in "How we built rate limiting capable of
-//! scaling to millions of domains": windows are aligned to the clock, and the previous one's count is weighted by the
-//! share of it that still overlaps the last `window` milliseconds. It admits at most `limit` in any aligned window, and
-//! at most `limit * (1 + d / window)` in any span of `d <= window` milliseconds.
+//! A sliding window of a limit above [`log::LONGEST`](super::log::LONGEST) is approximated by two counters, as Cloudflare
+//! describes in "How we built rate limiting capable of scaling to millions of domains": windows are aligned to the clock,
+//! and the previous one's count is weighted by the share of it that still overlaps the last `window` milliseconds. It
+//! admits at most `limit` in any aligned window, and at most `limit * (1 + d / window)` in any span of `d <= window`
+//! milliseconds. After one window without an admitted request the counts start afresh, so no wait is longer than that.
 
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub(crate) struct Stored {
     pub(crate) index: u64,
     pub(crate) previous: u32,
     pub(crate) current: u32,
+    /// When the last request was admitted, in milliseconds of the clock; 0 for a fixed window.
+    pub(crate) last: u64,
 }
 
 /// The counts as they are at one instant.
@@ -27,6 +30,8 @@ pub(crate) struct Count {
     pub(crate) current: u32,
     /// Milliseconds since the current window began; less than its length.
     pub(crate) elapsed: u64,
+    /// Milliseconds since the last request was admitted, up to a window; 0 for a fixed window.
+    pub(crate) idle: u64,
 }
 
 /// A quota's limit and a request's cost in the units of the arithmetic.
@@ -51,7 +56,15 @@ impl Rule {
             index = stored.index;
             elapsed = 0;
         }
-        let (previous, current) = if stored.index == index {
+        // A clock that has stepped back shows a last request in the future: it counts as now.
+        let idle = if self.sliding {
+            now.saturating_sub(stored.last).min(self.window)
+        } else {
+            0
+        };
+        let (previous, current) = if idle == self.window {
+            (0, 0)
+        } else if stored.index == index {
             (stored.previous, stored.current)
         } else if stored.index + 1 == index {
             (stored.current, 0)
@@ -63,15 +76,30 @@ impl Rule {
             previous,
             current,
             elapsed,
+            idle,
         };
         (index, count)
     }
 
+    /// What to store of these counts at `now`.
+    pub(crate) const fn stored(&self, index: u64, count: &Count, now: u64) -> Stored {
+        Stored {
+            index,
+            previous: count.previous,
+            current: count.current,
+            last: if self.sliding { now - count.idle } else { 0 },
+        }
+    }
+
     /// How much would still pass: the largest `n` with `current + n + previous * overlap <= limit`.
     pub(crate) fn room(&self, count: &Count) -> u32 {
+        u32::try_from(u128::from(self.limit).saturating_sub(self.used(count))).unwrap_or(u32::MAX)
+    }
+
+    /// The count of the last `window` milliseconds, rounded up.
+    pub(crate) fn used(&self, count: &Count) -> u128 {
         let overlapping = product(u64::from(count.previous), self.window - count.elapsed).div_ceil(self.window.into());
-        let room = u128::from(self.limit).saturating_sub(u128::from(count.current) + overlapping);
-        u32::try_from(room).unwrap_or(u32::MAX)
+        u128::from(count.current) + overlapping
     }
 
     /// Whether there is room for the request.
@@ -83,12 +111,16 @@ impl Rule {
     pub(crate) fn charge(&self, count: &mut Count) {
         let current = u64::from(count.current) + self.cost;
         count.current = u32::try_from(current).unwrap_or(u32::MAX);
+        count.idle = 0;
     }
 
     /// Milliseconds for which the counts are of use: when they run out, an empty entry says the same.
-    pub(crate) const fn lifetime(&self, elapsed: u64) -> u64 {
-        let rest = self.window - elapsed;
-        if self.sliding { rest + self.window } else { rest }
+    pub(crate) const fn lifetime(&self, count: &Count) -> u64 {
+        if self.sliding {
+            self.window - count.idle
+        } else {
+            self.window - count.elapsed
+        }
     }
 
     /// The answer for a quota that had room (`allowed`) or had none, with the counts after the decision.
@@ -115,9 +147,16 @@ impl Rule {
         if !self.sliding {
             return rest;
         }
+        self.weighed(count, rest)
+            .min(self.window.saturating_sub(count.idle))
+            .max(1)
+    }
+
+    /// Milliseconds until the weight of the previous window leaves room.
+    fn weighed(&self, count: &Count, rest: u64) -> u64 {
         // Still in this window: the previous one's weight falls until the request fits beside the current count.
         if let Some(room) = self.limit.checked_sub(u64::from(count.current) + self.cost) {
-            return rest.saturating_sub(self.overlap_at_most(room, count.previous)).max(1);
+            return rest.saturating_sub(self.overlap_at_most(room, count.previous));
         }
         // In the next one: this window's count becomes the previous one, and its weight falls.
         rest + self.window - self.overlap_at_most(self.limit - self.cost, count.current)
@@ -168,6 +207,11 @@ mod tests {
                 Some(index) if self.rule.sliding => self.in_window(index),
                 _ => 0,
             };
+            let idle = self.admitted.last().is_none_or(|last| now - last >= self.rule.window);
+            if idle && self.rule.sliding {
+                self.admitted.clear();
+            }
+            let previous = if self.admitted.is_empty() { 0 } else { previous };
             let passes =
                 (self.in_window(index) + cost) * window + previous * overlap <= u128::from(self.rule.limit) * window;
             if passes {
@@ -195,11 +239,7 @@ mod tests {
             let allowed = self.rule.fits(&count);
             if allowed {
                 self.rule.charge(&mut count);
-                self.stored = Stored {
-                    index,
-                    previous: count.previous,
-                    current: count.current,
-                };
+                self.stored = self.rule.stored(index, &count, now);
             }
             self.rule.taken(allowed, &count)
         }
@@ -275,6 +315,7 @@ mod tests {
                 now += gap;
                 let taken = bucket.take(now);
                 let wait = u64::try_from(taken.retry_after.as_millis()).unwrap();
+                prop_assert!(wait <= rule.window);
                 prop_assert_eq!(wait > 0, !taken.allowed || u64::from(taken.remaining) < rule.cost);
                 prop_assert!(taken.reset >= taken.retry_after && taken.reset > Duration::ZERO);
                 if wait > 0 {
@@ -307,7 +348,7 @@ mod tests {
                 bucket.take(now);
             }
             let (_, count) = rule.count(bucket.stored, now);
-            let (_, later) = rule.count(bucket.stored, now + rule.lifetime(count.elapsed));
+            let (_, later) = rule.count(bucket.stored, now + rule.lifetime(&count));
             prop_assert_eq!((later.previous, later.current), (0, 0));
         }
     }
@@ -322,10 +363,11 @@ mod tests {
             previous: u32::MAX,
             current: u32::MAX,
             elapsed: 0,
+            idle: 0,
         };
         assert_eq!(rule.room(&full), 0);
         let wait = rule.taken(false, &full).retry_after;
-        assert!(wait > Duration::from_millis(LONGEST_WINDOW) && wait <= Duration::from_millis(2 * LONGEST_WINDOW));
+        assert_eq!(wait, Duration::from_millis(LONGEST_WINDOW));
     }
 
     #[test]
@@ -347,14 +389,41 @@ mod tests {
     }
 
     #[test]
-    fn counts_above_a_limit_that_was_lowered_wait_for_their_weight() {
-        let rule = rule(2, 100, true);
-        let count = Count {
+    fn counts_above_a_limit_that_was_lowered_wait_for_their_weight_or_a_window() {
+        let rule = rule(8, 100, true);
+        let count = |idle| Count {
             previous: 0,
             current: 10,
             elapsed: 40,
+            idle,
         };
-        // 60 ms to the boundary, then until 10 requests weigh 1: 90 ms more.
-        assert_eq!(rule.taken(false, &count).retry_after, Duration::from_millis(150));
+        // 60 ms to the boundary, then until 10 requests weigh 7: 30 ms more.
+        assert_eq!(rule.taken(false, &count(0)).retry_after, Duration::from_millis(90));
+        // A window without an admitted request is over sooner.
+        assert_eq!(rule.taken(false, &count(30)).retry_after, Duration::from_millis(70));
+    }
+
+    #[test]
+    fn a_window_without_an_admitted_request_starts_afresh() {
+        let rule = rule(1_000, 10_000, true);
+        let mut bucket = Bucket::new(rule);
+        // All of the limit at the end of an aligned window weighs on the whole of the next one.
+        (0..1_000).for_each(|_| assert!(bucket.take(19_999).allowed));
+        let refused = bucket.take(19_999);
+        assert_eq!(
+            (refused.allowed, refused.retry_after),
+            (false, Duration::from_millis(11))
+        );
+        let mut all = Bucket {
+            rule: Rule { cost: 1_000, ..rule },
+            ..bucket
+        };
+        let refused = all.take(20_000);
+        assert_eq!(
+            (refused.allowed, refused.retry_after),
+            (false, Duration::from_millis(9_999))
+        );
+        assert!(!all.take(29_998).allowed);
+        assert!(all.take(29_999).allowed);
     }
 }

@@ -17,6 +17,7 @@ mod lockout;
 mod metrics;
 mod observe;
 pub(crate) mod outage_log;
+mod places;
 mod proxies;
 mod rate_limit;
 mod recovery;

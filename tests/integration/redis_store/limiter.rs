@@ -8,26 +8,55 @@ use std::{
 use futures_util::future::join_all;
 use resilience::{
     policy::Algorithm,
-    store::{Quota, RedisStore},
+    store::{Quota, RedisStore, Store, Take},
 };
 use resilience_tests::RedisServer;
 
-use super::{YEAR, connect, connected, quota, take};
+use super::{MINUTE, YEAR, connect, connected, quota, soon, take};
 
 const KEY: &str = "rl:{client}:q";
 
-/// What is stored: the window's index, the previous count and the current one.
+/// Each kind of record: its algorithm, and a limit that makes it store such a record.
+const KINDS: [(Algorithm, u32); 4] = [
+    (Algorithm::SlidingWindow, 2),
+    (Algorithm::SlidingWindow, 200),
+    (Algorithm::FixedWindow, 2),
+    (Algorithm::TokenBucket, 2),
+];
+
+/// What is stored of a large limit: the window's index, the previous count and the current one.
 fn counts(server: &RedisServer) -> (u64, u32, u32) {
-    let unpack = "return {struct.unpack('>I8I4I4', redis.call('GET', KEYS[1]))}";
+    let unpack = "return {struct.unpack('>I8I4I4I8', redis.call('GET', KEYS[1]))}";
     let reply = server.cli(&["EVAL", unpack, "1", KEY]);
     let numbers: Vec<u64> = reply.lines().map(|line| line.parse().unwrap()).collect();
     (numbers[0], numbers[1] as u32, numbers[2] as u32)
 }
 
-fn store_counts(server: &RedisServer, (index, previous, current): (u64, u32, u32)) {
-    let pack = "return redis.call('SET', KEYS[1], struct.pack('>I8I4I4', ARGV[1], ARGV[2], ARGV[3]))";
-    let [index, previous, current] = [index, previous.into(), current.into()].map(|number: u64| number.to_string());
-    server.cli(&["EVAL", pack, "1", KEY, &index, &previous, &current]);
+fn store_counts(server: &RedisServer, (index, previous, current): (u64, u32, u32), last: u64) {
+    let pack = "return redis.call('SET', KEYS[1], struct.pack('>I8I4I4I8', ARGV[1], ARGV[2], ARGV[3], ARGV[4]))";
+    let numbers = [index, previous.into(), current.into(), last].map(|number: u64| number.to_string());
+    let [index, previous, current, last] = &numbers;
+    server.cli(&["EVAL", pack, "1", KEY, index, previous, current, last]);
+}
+
+/// What is stored of a small limit: the time of each unit.
+fn log(server: &RedisServer) -> Vec<u64> {
+    let unpack = "local log, times = redis.call('GET', KEYS[1]), {} \
+                  if string.byte(log) ~= 1 then return redis.error_reply('no log') end \
+                  for at = 2, #log, 6 do times[#times + 1] = (struct.unpack('>I6', log, at)) end \
+                  return times";
+    let reply = server.cli(&["EVAL", unpack, "1", KEY]);
+    reply.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+fn store_log(server: &RedisServer, times: &[u64]) {
+    let pack = "local log = '\\1' \
+                for i = 1, #ARGV do log = log .. struct.pack('>I6', ARGV[i]) end \
+                return redis.call('SET', KEYS[1], log)";
+    let times: Vec<String> = times.iter().map(u64::to_string).collect();
+    let mut command = vec!["EVAL", pack, "1", KEY];
+    command.extend(times.iter().map(String::as_str));
+    server.cli(&command);
 }
 
 fn time_to_live(server: &RedisServer) -> i64 {
@@ -38,24 +67,17 @@ fn time_to_live(server: &RedisServer) -> i64 {
 async fn counts_expire_with_their_use() {
     let server = RedisServer::start();
     let store = connect(server.url()).await;
-    for (algorithm, windows) in [
-        (Algorithm::SlidingWindow, 2),
-        (Algorithm::FixedWindow, 1),
-        (Algorithm::TokenBucket, 1),
-    ] {
+    for (algorithm, limit) in KINDS {
         server.cli(&["FLUSHALL"]);
         let quota = Quota {
             algorithm,
             window: YEAR,
-            ..quota(2)
+            ..quota(limit)
         };
         for _ in 0..3 {
             take(&store, &quota).await.unwrap();
             let left = time_to_live(&server);
-            assert!(
-                left > 0 && left <= windows * YEAR.as_millis() as i64,
-                "{algorithm:?}: {left}"
-            );
+            assert!(left > 0 && left <= YEAR.as_millis() as i64, "{algorithm:?}: {left}");
         }
     }
 }
@@ -64,15 +86,27 @@ async fn counts_expire_with_their_use() {
 async fn a_lost_expiry_is_healed_by_any_request() {
     let server = RedisServer::start();
     let store = connect(server.url()).await;
-    for algorithm in [Algorithm::SlidingWindow, Algorithm::TokenBucket] {
+    for (algorithm, limit) in KINDS {
         server.cli(&["FLUSHALL"]);
         let quota = Quota {
             algorithm,
             window: YEAR,
-            ..quota(2)
+            ..quota(limit)
         };
+        let client = "client";
+        let cost = limit / 2;
         for nth in 0..4 {
-            assert_eq!(take(&store, &quota).await.unwrap().allowed, nth < 2);
+            let taken = store
+                .take(
+                    &[Take {
+                        quota: &quota,
+                        client,
+                        cost,
+                    }],
+                    soon(),
+                )
+                .await;
+            assert_eq!(taken.unwrap()[0].allowed, nth < 2);
             assert!(time_to_live(&server) > 0);
             server.cli(&["PERSIST", KEY]);
             assert_eq!(time_to_live(&server), -1);
@@ -91,6 +125,9 @@ async fn unreadable_counts_are_none_and_are_overwritten() {
         "twelve bytes",
         "sixteen bytes ok",
         "more than sixteen bytes",
+        "7 bytes",
+        "thirteen byte",
+        "nineteen bytes here",
     ] {
         server.cli(&["SET", KEY, junk]);
         let bucket = Quota {
@@ -104,6 +141,10 @@ async fn unreadable_counts_are_none_and_are_overwritten() {
         server.cli(&["SET", KEY, junk]);
         let taken = take(&store, &quota(3)).await.unwrap();
         assert_eq!((taken.allowed, taken.remaining), (true, 2), "{junk}");
+        assert_eq!(log(&server).len(), 1, "{junk}");
+        server.cli(&["SET", KEY, junk]);
+        let taken = take(&store, &quota(300)).await.unwrap();
+        assert_eq!((taken.allowed, taken.remaining), (true, 299), "{junk}");
         let (_, previous, current) = counts(&server);
         assert_eq!((previous, current), (0, 1), "{junk}");
     }
@@ -154,12 +195,12 @@ async fn the_script_decides_as_exact_arithmetic_does() {
     let mut random = fastrand::Rng::with_seed(42);
     let mut refusals = 0;
     for _ in 0..400 {
-        let limit = random.u32(1..50);
+        let limit = random.u32(101..500);
         let window = random.u64(1_000..10_000_000);
         let (previous, current) = (random.u32(0..=limit), random.u32(0..limit));
         let before = server_millis(&server);
         let index = before / window;
-        store_counts(&server, (index, previous, current));
+        store_counts(&server, (index, previous, current), before);
         let quota = Quota {
             window: Duration::from_millis(window),
             ..quota(limit)
@@ -185,6 +226,108 @@ async fn the_script_decides_as_exact_arithmetic_does() {
         }
     }
     assert!(refusals > 50);
+}
+
+/// The same of logs, with any cost: what is stored afterwards is what had not left, and the request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_script_keeps_a_log_as_a_look_at_every_unit_does() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    let mut random = fastrand::Rng::with_seed(42);
+    let (mut refusals, mut waits) = (0, 0);
+    for _ in 0..400 {
+        let limit = random.u32(1..=100);
+        let cost = random.u32(1..=limit);
+        let window = random.u64(1_000..10_000_000);
+        let before = server_millis(&server);
+        let mut times: Vec<u64> = (0..random.u32(0..=limit))
+            .map(|_| before - random.u64(0..window + window / 4))
+            .collect();
+        times.sort_unstable();
+        store_log(&server, &times);
+        let quota = Quota {
+            window: Duration::from_millis(window),
+            ..quota(limit)
+        };
+        let client = "client";
+        let taken = store
+            .take(
+                &[Take {
+                    quota: &quota,
+                    client,
+                    cost,
+                }],
+                soon(),
+            )
+            .await
+            .unwrap()[0];
+        let after = server_millis(&server);
+        let left = |now: u64| times.iter().filter(|at| **at + window <= now).count();
+        let gone = left(before);
+        if left(after) != gone {
+            continue;
+        }
+        let kept = &times[gone..];
+        let room = limit as usize - kept.len();
+        assert_eq!(taken.allowed, room >= cost as usize);
+        let stored = log(&server);
+        let mut counted = kept.to_vec();
+        if taken.allowed {
+            let now = *stored.last().unwrap();
+            assert!((before..=after).contains(&now));
+            counted.resize(kept.len() + cost as usize, now);
+            assert_eq!(stored, counted);
+            assert_eq!(taken.remaining as usize, room - cost as usize);
+        } else {
+            refusals += 1;
+            assert_eq!(stored, times);
+            assert_eq!(taken.remaining as usize, room);
+        }
+        let surplus = (counted.len() + cost as usize).saturating_sub(limit as usize);
+        let until = |at: u64| at + window - after..=at + window - before;
+        let wait = taken.retry_after.as_millis() as u64;
+        match surplus {
+            0 => assert_eq!(wait, 0),
+            nth => {
+                waits += 1;
+                assert!(until(counted[nth - 1]).contains(&wait));
+            }
+        }
+        let reset = taken.reset.as_millis() as u64;
+        assert!(until(counted[0]).contains(&reset) || reset == wait);
+    }
+    assert!(refusals > 50 && waits > 100);
+}
+
+/// Records whose times lie ahead of the server's clock, as after a step back of an hour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_steps_back_locks_no_client_out_for_longer_than_a_window() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    let hour = 60 * 60 * 1_000;
+    let ahead = server_millis(&server) + hour;
+    store_log(&server, &[ahead, ahead + 1, ahead + 2]);
+    let refused = take(&store, &quota(3)).await.unwrap();
+    assert_eq!((refused.allowed, refused.retry_after), (false, MINUTE));
+    // From then on they count from when the step was seen.
+    let now = server_millis(&server);
+    let stored = log(&server);
+    assert!(
+        stored.len() == 3 && stored.iter().all(|at| *at <= now),
+        "{stored:?} at {now}"
+    );
+    assert!((1..=60_000).contains(&time_to_live(&server)));
+
+    let now = server_millis(&server);
+    let index = now / 60_000;
+    store_counts(&server, (index, 0, 300), now + hour);
+    let refused = take(&store, &quota(300)).await.unwrap();
+    if !refused.allowed {
+        assert!(refused.retry_after <= MINUTE);
+        let read = "return (select(4, struct.unpack('>I8I4I4I8', redis.call('GET', KEYS[1]))))";
+        let last: u64 = server.cli(&["EVAL", read, "1", KEY]).trim().parse().unwrap();
+        assert!((now..now + 60_000).contains(&last));
+    }
 }
 
 /// The same of buckets: what is stored after a decision is exactly what was stored before and what was taken.

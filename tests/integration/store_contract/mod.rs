@@ -5,6 +5,7 @@ mod keys;
 mod lockouts;
 mod quotas;
 mod several;
+mod sliding;
 
 use std::{sync::Arc, time::Duration};
 
@@ -133,7 +134,7 @@ fn yearly(id: &str, limit: u32) -> Quota {
     quota(id, limit, YEAR, Algorithm::SlidingWindow)
 }
 
-use self::{boards::*, keys::*, lockouts::*, quotas::*, several::*};
+use self::{boards::*, keys::*, lockouts::*, quotas::*, several::*, sliding::*};
 
 /// Runs every check over every store.
 macro_rules! contract {
@@ -169,6 +170,12 @@ contract! {
     a_costly_retry_passes_after_the_wait,
     a_bucket_lets_its_burst_pass_and_then_what_it_gains,
     a_bucket_of_many_tokens_loses_none_of_them,
+    a_steady_client_gets_the_whole_limit,
+    units_leave_a_log_one_by_one,
+    the_reset_of_a_log_is_when_its_oldest_unit_leaves,
+    no_wait_of_a_large_limit_is_longer_than_its_window,
+    a_limit_that_is_changed_keeps_what_was_counted,
+    the_largest_log_and_the_smallest_counters_admit_their_limit,
     quotas_of_all_algorithms_are_taken_all_or_none,
     several_quotas_are_taken_all_or_none,
     quotas_of_different_clients_are_taken_all_or_none,

@@ -26,7 +26,7 @@ pub(super) async fn a_quota_counts_down_to_a_refusal(subject: Subject) {
 /// Takes until the quota refuses.
 async fn exhaust(subject: &Subject, quota: &Quota) -> Taken {
     // A window may end meanwhile, which makes it take a little longer.
-    for _ in 0..100 {
+    for _ in 0..1_000 {
         let taken = subject.take(quota, "client").await;
         if !taken.allowed {
             return taken;
@@ -40,7 +40,7 @@ pub(super) async fn a_retry_passes_after_the_wait(subject: Subject) {
         let quota = quota(&format!("{algorithm:?}"), 3, SHORT, algorithm);
         for _ in 0..4 {
             let refused = exhaust(&subject, &quota).await;
-            assert!(refused.retry_after >= Duration::from_millis(1) && refused.retry_after <= 2 * SHORT);
+            assert!(refused.retry_after >= Duration::from_millis(1) && refused.retry_after <= SHORT);
             subject.pass(refused.retry_after).await;
             assert!(
                 subject.take(&quota, "client").await.allowed,
@@ -78,7 +78,7 @@ pub(super) async fn a_window_of_a_millisecond_passes(subject: Subject) {
         for _ in 0..5 {
             subject.pass(Duration::from_millis(2)).await;
             let taken = subject.take(&quota, "client").await;
-            assert!(taken.allowed && taken.retry_after <= Duration::from_millis(2));
+            assert!(taken.allowed && taken.retry_after <= Duration::from_millis(1));
         }
     }
 }
@@ -110,7 +110,7 @@ pub(super) async fn a_costly_retry_passes_after_the_wait(subject: Subject) {
         exhaust(&subject, &quota).await;
         for cost in [3, 5, 2] {
             let taken = subject.take_for(cost, &quota, "client").await;
-            assert!(taken.retry_after <= 2 * SHORT);
+            assert!(taken.retry_after <= SHORT);
             if !taken.allowed {
                 subject.pass(taken.retry_after).await;
                 let retried = subject.take_for(cost, &quota, "client").await;

@@ -106,7 +106,7 @@ fn calls(all: &[BoundLockout], lockouts: Vec<usize>) -> Vec<Call> {
 fn id(policy: &Policy, spec: &Lockout) -> String {
     let mut id = match spec.name {
         Some(name) => format!("={name}:{}", spec.attempts),
-        None => format!("{}::{}:{}", policy.module(), policy.name(), spec.attempts),
+        None => format!("{}:{}", policy.path(), spec.attempts),
     };
     for (place, duration) in spec.durations.iter().enumerate() {
         let sign = if place == 0 { ':' } else { ',' };

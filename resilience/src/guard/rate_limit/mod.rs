@@ -406,6 +406,6 @@ fn say_undefined(quota: &BoundQuota) {
     let name = quota.spec.name.unwrap_or("default");
     quota.complaints.say(
         &format_args!("rate_limit {name}"),
-        &"nobody defines this quota: `Resilience::verify` tells so at the start",
+        &"this quota has no definition: set it in the store, or define it by the builder's `.limit(…)`",
     );
 }

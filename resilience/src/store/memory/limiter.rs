@@ -54,8 +54,15 @@ impl Limiter {
         let mut books = Books::open(self, takes, now);
         let mut claims: SmallVec<[Claim; 2]> = takes.iter().map(|take| books.claim(take)).collect();
         if claims.iter().all(|claim| claim.fits) {
-            for (take, claim) in takes.iter().zip(&mut claims) {
-                books.settle(take, claim);
+            claims.iter_mut().for_each(|claim| claim.account.charge());
+            for (nth, take) in takes.iter().enumerate() {
+                // Of one client and quota that stand twice among the takes, the last counts.
+                if !claims[nth + 1..]
+                    .iter()
+                    .any(|later| later.is_on_the_entry_of(&claims[nth]))
+                {
+                    books.settle(take, &claims[nth]);
+                }
             }
         } else {
             let unused = claims.iter().filter(|claim| matches!(claim.seat, Seat::New)).count();
@@ -109,6 +116,12 @@ struct Claim {
     fits: bool,
 }
 
+impl Claim {
+    fn is_on_the_entry_of(&self, other: &Self) -> bool {
+        matches!((&self.seat, &other.seat), (Seat::Own(one), Seat::Own(two)) if one == two && self.shard == other.shard)
+    }
+}
+
 /// Where a take is counted.
 enum Seat {
     Own(usize),
@@ -140,15 +153,18 @@ impl<'a> Books<'a> {
     fn claim(&mut self, take: &Take<'_>) -> Claim {
         let place = self.place_of(take.client);
         let shard = &mut self.shards[place].1;
-        let (seat, stored) = match shard.find(take) {
-            Some(slot) => (Seat::Own(slot), shard.stored(slot)),
-            None if self.limiter.reserve(self.now) => (Seat::New, Stored::default()),
-            None => (
-                Seat::Shared,
-                self.shared().get(&take.quota.id).copied().unwrap_or_default(),
-            ),
+        let (rule, now) = (Rule::of(take), self.now);
+        let (seat, account) = match shard.find(take) {
+            Some(slot) => {
+                let stored = shard.stored(slot).unwrap_or(&Stored::Nothing);
+                (Seat::Own(slot), Account::open(rule, stored, now))
+            }
+            None if self.limiter.reserve(now) => (Seat::New, Account::open(rule, &Stored::Nothing, now)),
+            None => {
+                let stored = self.shared().get(&take.quota.id).unwrap_or(&Stored::Nothing);
+                (Seat::Shared, Account::open(rule, stored, now))
+            }
         };
-        let account = Account::open(Rule::of(take), stored, self.now);
         Claim {
             account,
             shard: place,
@@ -157,21 +173,23 @@ impl<'a> Books<'a> {
         }
     }
 
-    fn settle(&mut self, take: &Take<'_>, claim: &mut Claim) {
-        claim.account.charge();
-        let stored = claim.account.stored(self.now);
-        let expires = self.now + claim.account.lifetime();
+    fn settle(&mut self, take: &Take<'_>, claim: &Claim) {
+        let (account, now) = (&claim.account, self.now);
+        let expires = now + account.lifetime();
         let shard = &mut self.shards[claim.shard].1;
         match claim.seat {
-            Seat::Own(slot) => shard.update(slot, stored, expires),
+            Seat::Own(slot) => shard.update(slot, expires, |stored| account.write(stored, now)),
             Seat::New => {
+                let mut stored = Stored::Nothing;
+                account.write(&mut stored, now);
                 if !shard.insert(take, stored, expires) {
                     // The same client and quota stood twice among the takes.
                     self.limiter.len.fetch_sub(1, Ordering::Relaxed);
                 }
             }
             Seat::Shared => {
-                self.shared().insert(take.quota.id.clone(), stored);
+                let stored = self.shared().entry(take.quota.id.clone()).or_default();
+                account.write(stored, now);
             }
         }
     }

@@ -27,8 +27,8 @@ use super::{
 /// It counts for one process only: three instances of a service let three times the limit pass. A clone is another
 /// handle to the same store. Every operation is ready at its first poll.
 ///
-/// Its memory is bounded: at most `capacity` clients' counts are kept (about 250 bytes each), and as many tallies of
-/// lockouts; none that still matters is ever dropped to make room. While it is full, the clients that come on top share
+/// Its memory is bounded: at most `capacity` clients' counts are kept (about 250 bytes each, and up to 1 KiB more for the
+/// times of an exact sliding window of 100), and as many tallies of lockouts; none that still matters is ever dropped to make room. While it is full, the clients that come on top share
 /// one count per quota, and one tally per lockout.
 ///
 /// ```

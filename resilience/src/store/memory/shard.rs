@@ -38,17 +38,14 @@ impl Shard {
     }
 
     /// The counts in a slot that [`find`](Self::find) gave.
-    pub(super) fn stored(&self, slot: usize) -> Stored {
-        self.entries[slot]
-            .as_ref()
-            .map(|entry| entry.stored)
-            .unwrap_or_default()
+    pub(super) fn stored(&self, slot: usize) -> Option<&Stored> {
+        self.entries[slot].as_ref().map(|entry| &entry.stored)
     }
 
-    /// Replaces the counts in a slot that [`find`](Self::find) gave.
-    pub(super) fn update(&mut self, slot: usize, stored: Stored, expires: u64) {
+    /// Changes the counts in a slot that [`find`](Self::find) gave.
+    pub(super) fn update(&mut self, slot: usize, expires: u64, change: impl FnOnce(&mut Stored)) {
         if let Some(entry) = &mut self.entries[slot] {
-            entry.stored = stored;
+            change(&mut entry.stored);
             entry.expires = expires;
         }
     }
@@ -61,7 +58,7 @@ impl Shard {
             hash_map::Entry::Vacant(vacancy) => vacancy,
             hash_map::Entry::Occupied(present) => {
                 let slot = *present.get();
-                self.update(slot, stored, expires);
+                self.update(slot, expires, |present| *present = stored);
                 return false;
             }
         };

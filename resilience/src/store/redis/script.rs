@@ -10,15 +10,33 @@ use crate::store::StoreError;
 
 /// A script's text, and its hash once that was needed.
 ///
-/// Every script takes a token as its last argument and gives it back beside its answer, so that an answer proves which
+/// Every script takes a token as its last argument and returns it before its answer, so that an answer proves which
 /// question it belongs to. A reply that was lost, doubled or reordered on the way is noticed before it is used.
 pub(super) struct Script {
     code: &'static str,
     hash: LazyLock<String, fn() -> String>,
+    form: Form,
 }
 
-/// Declares a script of one or more pieces of Lua.
+/// How a script returns its token and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// In an array of the two. The macro adds this to scripts that know nothing of tokens.
+    Pair,
+    /// The token is the first element of the array that the script returns. Saves the server a fifth of a short call.
+    Front,
+}
+
+/// Declares a script of one or more pieces of Lua. `front` before them: it returns its last argument in front itself.
 macro_rules! script {
+    (front $file:literal) => {{
+        const CODE: &str = include_str!($file);
+        $crate::store::redis::script::Script::new(
+            CODE,
+            || redis::Script::new(CODE).get_hash().to_owned(),
+            $crate::store::redis::script::Form::Front,
+        )
+    }};
     ($($file:literal),+) => {{
         // On one line with the script's first, so that line numbers in errors are those of the file.
         const CODE: &str = concat!(
@@ -26,17 +44,22 @@ macro_rules! script {
             $(include_str!($file),)+
             "\nend\nreturn { token, answer() }"
         );
-        $crate::store::redis::script::Script::new(CODE, || redis::Script::new(CODE).get_hash().to_owned())
+        $crate::store::redis::script::Script::new(
+            CODE,
+            || redis::Script::new(CODE).get_hash().to_owned(),
+            $crate::store::redis::script::Form::Pair,
+        )
     }};
 }
 
 pub(super) use script;
 
 impl Script {
-    pub(super) const fn new(code: &'static str, hash: fn() -> String) -> Self {
+    pub(super) const fn new(code: &'static str, hash: fn() -> String, form: Form) -> Self {
         Self {
             code,
             hash: LazyLock::new(hash),
+            form,
         }
     }
 
@@ -64,21 +87,23 @@ impl Script {
             }
             reply => reply,
         };
-        answer_to(&token, reply?).ok_or_else(|| connection.distrust("it names another question"))
+        answer_to(&token, reply?, self.form).ok_or_else(|| connection.distrust("it names another question"))
     }
 }
 
 /// The answer in a reply that names this token.
-fn answer_to(token: &[u8], reply: Value) -> Option<Value> {
-    let Value::Array(parts) = reply else { return None };
-    let mut parts = parts.into_iter();
-    match parts.next() {
-        Some(Value::BulkString(named)) if named == token => {}
-        _ => return None,
+fn answer_to(token: &[u8], reply: Value, form: Form) -> Option<Value> {
+    let Value::Array(mut parts) = reply else { return None };
+    if !matches!(parts.first(), Some(Value::BulkString(named)) if named == token) {
+        return None;
     }
-    // Lua ends a table at a trailing `nil`.
-    let answer = parts.next().unwrap_or(Value::Nil);
-    parts.next().is_none().then_some(answer)
+    parts.remove(0);
+    match form {
+        Form::Front => Some(Value::Array(parts)),
+        // Lua ends a table at a trailing `nil`.
+        Form::Pair if parts.is_empty() => Some(Value::Nil),
+        Form::Pair => parts.pop().filter(|_| parts.is_empty()),
+    }
 }
 
 /// The numbers of a reply; `None` if it is anything else.
@@ -99,9 +124,13 @@ mod tests {
     fn an_answer_belongs_to_the_question_that_it_names() {
         let bulk = |text: &str| Value::BulkString(text.into());
         let reply = Value::Array(vec![bulk("token"), Value::Int(1)]);
-        assert_eq!(answer_to(b"token", reply.clone()), Some(Value::Int(1)));
-        assert_eq!(answer_to(b"taken", reply), None);
-        assert_eq!(answer_to(b"token", Value::Array(vec![bulk("token")])), Some(Value::Nil));
+        let answer = |token: &[u8], reply| answer_to(token, reply, Form::Pair);
+        assert_eq!(answer(b"token", reply.clone()), Some(Value::Int(1)));
+        assert_eq!(answer(b"taken", reply.clone()), None);
+        assert_eq!(answer(b"token", Value::Array(vec![bulk("token")])), Some(Value::Nil));
+        let front = answer_to(b"token", reply.clone(), Form::Front);
+        assert_eq!(front, Some(Value::Array(vec![Value::Int(1)])));
+        assert_eq!(answer_to(b"taken", reply, Form::Front), None);
         for odd in [
             Value::Nil,
             bulk("token"),
@@ -109,7 +138,7 @@ mod tests {
             Value::Array(vec![Value::Int(1), bulk("token")]),
             Value::Array(vec![bulk("token"), Value::Int(1), Value::Int(2)]),
         ] {
-            assert_eq!(answer_to(b"token", odd.clone()), None, "{odd:?}");
+            assert_eq!(answer(b"token", odd.clone()), None, "{odd:?}");
         }
     }
 }

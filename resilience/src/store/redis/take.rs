@@ -7,7 +7,7 @@ use crate::store::{
     KeyLayout, StoreError, StoreErrorKind, Take, Taken,
     account::{Account, Rule},
     bucket::Span,
-    window::Count,
+    log, window,
 };
 
 use super::{
@@ -15,13 +15,16 @@ use super::{
     script::{Script, numbers, script},
 };
 
-static SCRIPT: Script = script!("scripts/take.lua");
+static SCRIPT: Script = script!(front "scripts/take.lua");
 
-/// What stands for a token bucket, beside 1 for a sliding window and 0 for a fixed one.
+/// How the script calls the algorithms.
+const FIXED: u8 = 0;
+const SLIDING: u8 = 1;
 const BUCKET: u8 = 2;
+const LOG: u8 = 3;
 
 /// Numbers that the script returns for each quota.
-const PER_QUOTA: usize = 4;
+const PER_QUOTA: usize = 5;
 
 /// Takes from each quota, or from none, in one round trip.
 pub(super) async fn take(
@@ -47,8 +50,13 @@ fn arguments(command: &mut Cmd, layout: &KeyLayout, takes: &[Take<'_>], rules: &
     }
     for rule in rules {
         match rule {
+            Rule::Log(rule) => command
+                .arg(LOG)
+                .arg(rule.window)
+                .arg(rule.limit - rule.cost)
+                .arg(rule.cost),
             Rule::Window(rule) => command
-                .arg(u8::from(rule.sliding))
+                .arg(if rule.sliding { SLIDING } else { FIXED })
                 .arg(rule.window)
                 .arg(rule.limit - rule.cost)
                 .arg(rule.cost),
@@ -89,13 +97,18 @@ fn decode(reply: Value, rules: &[Rule]) -> Result<Vec<Taken>, StoreError> {
     Ok(taken.collect())
 }
 
-fn account(rule: Rule, &[first, second, third]: &[u64; 3]) -> Account {
+fn account(rule: Rule, &[first, second, third, fourth]: &[u64; 4]) -> Account {
     match rule {
+        Rule::Log(rule) => {
+            let count = log::Count::new(saturating(first), second.min(rule.window), third.min(rule.window));
+            Account::Log(rule, count)
+        }
         Rule::Window(rule) => {
-            let count = Count {
+            let count = window::Count {
                 previous: saturating(first),
                 current: saturating(second),
                 elapsed: third.min(rule.window - 1),
+                idle: fourth.min(rule.window),
             };
             // Which window it is matters to what is stored alone.
             Account::Window(rule, 0, count)
@@ -123,6 +136,14 @@ mod tests {
     use crate::{policy::Algorithm, store::Quota};
 
     fn rule_of(algorithm: Algorithm, limit: u32) -> Rule {
+        rule_for(algorithm, limit, 1)
+    }
+
+    fn rule_of_cost(limit: u32, cost: u32) -> Rule {
+        rule_for(Algorithm::SlidingWindow, limit, cost)
+    }
+
+    fn rule_for(algorithm: Algorithm, limit: u32, cost: u32) -> Rule {
         let quota = Quota {
             id: "q".to_owned(),
             limit,
@@ -133,7 +154,7 @@ mod tests {
         Rule::of(&Take {
             quota: &quota,
             client: "a",
-            cost: 1,
+            cost,
         })
     }
 
@@ -147,25 +168,42 @@ mod tests {
 
     #[test]
     fn an_admitted_request_is_counted_in_every_quota() {
-        let taken = decode(reply(&[1, 0, 4, 1_000, 1, 0, 9, 2_000]), &[rule(10), rule(10)]).unwrap();
+        let fixed = rule_of(Algorithm::FixedWindow, 10);
+        let taken = decode(
+            reply(&[1, 4, 59_000, 0, 0, 1, 9, 59_000, 20_000, 0, 1, 0, 4, 1_000, 0]),
+            &[rule(10), rule(10), fixed],
+        )
+        .unwrap();
         assert_eq!((taken[0].allowed, taken[0].remaining), (true, 5));
-        assert_eq!(taken[0].reset, Duration::from_secs(59));
+        assert_eq!((taken[0].retry_after, taken[0].reset.as_secs()), (Duration::ZERO, 59));
         assert_eq!((taken[1].allowed, taken[1].remaining), (true, 0));
-        assert!(taken[1].retry_after > Duration::from_secs(58));
+        assert_eq!((taken[1].retry_after.as_secs(), taken[1].reset.as_secs()), (20, 59));
+        assert_eq!((taken[2].remaining, taken[2].reset.as_secs()), (5, 59));
     }
 
     #[test]
     fn a_refused_request_is_counted_in_none() {
-        let taken = decode(reply(&[1, 0, 4, 1_000, 0, 0, 10, 2_000]), &[rule(10), rule(10)]).unwrap();
-        assert_eq!((taken[0].allowed, taken[0].remaining), (true, 6));
+        let taken = decode(
+            reply(&[1, 0, 4, 1_000, 1_000, 0, 0, 200, 2_000, 500]),
+            &[rule(200), rule(200)],
+        )
+        .unwrap();
+        assert_eq!((taken[0].allowed, taken[0].remaining), (true, 196));
         assert_eq!(taken[0].retry_after, Duration::ZERO);
         assert_eq!((taken[1].allowed, taken[1].remaining), (false, 0));
+        assert_eq!(taken[1].retry_after, Duration::from_millis(58_300));
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_a_window_without_an_admitted_request() {
+        let taken = decode(reply(&[0, 0, 200, 2_000, 2_000]), &[rule_of_cost(200, 200)]).unwrap();
+        assert_eq!(taken[0].retry_after, Duration::from_secs(58));
     }
 
     #[test]
     fn a_bucket_lacks_what_was_taken_from_it() {
         let bucket = rule_of(Algorithm::TokenBucket, 10);
-        let taken = decode(reply(&[1, 6_000, 0, 0, 1, 0, 4, 1_000]), &[bucket, rule(10)]).unwrap();
+        let taken = decode(reply(&[1, 6_000, 0, 0, 0, 1, 4, 1_000, 0, 0]), &[bucket, rule(10)]).unwrap();
         assert_eq!((taken[0].allowed, taken[0].remaining), (true, 8));
         assert_eq!(taken[0].reset, Duration::from_secs(12));
         assert_eq!(taken[1].remaining, 5);
@@ -174,9 +212,11 @@ mod tests {
     #[test]
     fn a_refusal_always_names_a_wait() {
         // As by arithmetic that has lost a bit: there would be room.
-        let taken = decode(reply(&[0, 0, 4, 1_000]), &[rule(10)]).unwrap();
-        assert_eq!(taken[0].retry_after, Duration::from_millis(1));
-        assert_eq!(taken[0].remaining, 0);
+        for (limit, said) in [(10, [0, 4, 1_000, 0, 0]), (200, [0, 0, 4, 1_000, 0])] {
+            let taken = decode(reply(&said), &[rule(limit)]).unwrap();
+            assert_eq!(taken[0].retry_after, Duration::from_millis(1));
+            assert_eq!(taken[0].remaining, 0);
+        }
     }
 
     #[test]
@@ -186,8 +226,8 @@ mod tests {
             Value::Okay,
             reply(&[]),
             reply(&[1, 2, 3]),
-            reply(&[1, 0, 4, -1]),
-            reply(&[1; 8]),
+            reply(&[1, 0, 4, -1, 0]),
+            reply(&[1; 10]),
         ] {
             let error = decode(odd, &[rule(10)]).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Answered);
@@ -196,9 +236,9 @@ mod tests {
 
     #[test]
     fn counts_beyond_measure_overflow_nothing() {
-        for rule in [rule(10), rule_of(Algorithm::TokenBucket, 10)] {
+        for rule in [rule(10), rule(200), rule_of(Algorithm::TokenBucket, 10)] {
             for fits in [0, 1] {
-                let taken = decode(reply(&[fits, i64::MAX, i64::MAX, i64::MAX]), &[rule]).unwrap();
+                let taken = decode(reply(&[fits, i64::MAX, i64::MAX, i64::MAX, i64::MAX]), &[rule]).unwrap();
                 assert_eq!(taken[0].allowed, fits == 1);
             }
         }

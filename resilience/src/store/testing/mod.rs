@@ -457,7 +457,7 @@ impl BeginScript {
 
 /// What a quota says to the first request of a window.
 fn first_of(take: &Take<'_>) -> Taken {
-    let mut account = Account::open(Rule::of(take), Stored::Nothing, 0);
+    let mut account = Account::open(Rule::of(take), &Stored::Nothing, 0);
     account.charge();
     account.taken(true)
 }
