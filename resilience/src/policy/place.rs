@@ -48,14 +48,14 @@ mod tests {
     #[test]
     fn the_compiler_names_places_so() {
         struct Marker;
-        fn nested<T>() -> &'static str {
+        fn nested<T>(_: T) -> &'static str {
             struct Marker;
             of(type_name::<Marker>(), module_path!())
         }
         let here = concat!(module_path!(), "::the_compiler_names_places_so");
         assert_eq!(of(type_name::<Marker>(), module_path!()), here);
-        assert_eq!(nested::<u8>(), format!("{here}::nested"));
-        assert_eq!(nested::<u8>(), nested::<u16>());
+        assert_eq!(nested(1_u8), format!("{here}::nested"));
+        assert_eq!(nested(1_u8), nested(1_u16));
         assert_eq!(of(type_name::<Outside>(), module_path!()), module_path!());
     }
 

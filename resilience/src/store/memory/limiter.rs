@@ -330,6 +330,24 @@ mod tests {
     }
 
     #[test]
+    fn the_same_log_twice_in_one_call_counts_once_as_in_redis() {
+        let limiter = Limiter::new(8);
+        let algorithm = Algorithm::SlidingWindow;
+        let quota = Quota {
+            algorithm,
+            ..quota("q", 5)
+        };
+        let take = Take {
+            quota: &quota,
+            client: "a",
+            cost: 1,
+        };
+        limiter.take(&[take; 2], NOON);
+        limiter.take(&[take; 2], NOON);
+        assert_eq!(limiter.take(&[take], NOON)[0].remaining, 2);
+    }
+
+    #[test]
     fn threads_that_take_over_several_shards_admit_exactly_the_limit() {
         let limiter = Limiter::new(100_000);
         let (one, two) = (quota("one", 50), quota("two", 1_000_000));
