@@ -123,6 +123,7 @@ impl<'a> Reference<'a> {
             let (until, taken) = self.refused.get(&(name.clone(), client(quota)))?;
             (*until > asked).then(|| Taken {
                 retry_after: *until - asked,
+                allowed: false,
                 ..*taken
             })
         });
@@ -147,7 +148,8 @@ impl<'a> Reference<'a> {
                     .zip(taken)
                     .map(|((quota, name), taken)| ((quota, name), quota.limit, taken))
                     .collect();
-                for ((quota, name), _, taken) in answers.iter().filter(|(.., taken)| !taken.allowed) {
+                // One that took the last of its quota names the wait of the next one.
+                for ((quota, name), _, taken) in answers.iter().filter(|(.., taken)| !taken.retry_after.is_zero()) {
                     if self.case.remembers {
                         let until = asked + taken.retry_after;
                         self.refused.insert((name.clone(), client(quota)), (until, *taken));

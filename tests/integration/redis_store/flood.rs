@@ -37,7 +37,8 @@ async fn a_flood_of_one_client_costs_no_commands() {
         assert_eq!(status("a").await, expected);
     }
     let before = scripts(&server);
-    assert!(before >= 3, "{before}");
+    // The second was told that it took the last.
+    assert!(before >= 2, "{before}");
     for _ in 0..500 {
         assert_eq!(status("a").await, 429);
     }

@@ -6,7 +6,10 @@ mod tests;
 use std::{
     fmt,
     hash::{BuildHasher, Hash, RandomState},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,6 +21,10 @@ use crate::store::{Attempt, Begun, Refused};
 
 /// The longest time for which an answer is remembered: an operator may unlock the subject from another process.
 const MEMORY: Duration = Duration::from_secs(1);
+
+/// After that, one request asks the store again. Others of the flood are refused from memory while it does, for at most
+/// this long.
+const RENEWAL: Duration = Duration::from_millis(250);
 
 /// Counters of forgotten subjects. More of them would only make it rarer that an answer is not remembered.
 const SHARDS: usize = 64;
@@ -65,13 +72,36 @@ impl<'a> From<&Attempt<'a>> for Asked<'a> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     /// When the lock ends; `None` without one.
     locked_until: Option<Instant>,
     remaining: u32,
-    /// When this is forgotten.
+    /// When the store is to be asked again.
     until: Instant,
+    /// Whether a request does so.
+    is_renewed: Arc<AtomicBool>,
+}
+
+impl Known {
+    fn begun(&self, now: Instant) -> Begun {
+        Begun {
+            remaining: self.remaining,
+            refused: self.locked_until.map(|until| Refused::Locked {
+                retry_after: until.saturating_duration_since(now),
+            }),
+        }
+    }
+
+    /// Whether the answer may be given at `now`: until the store is to be asked again, and by all but one request while it
+    /// is asked.
+    fn holds(&self, now: Instant) -> bool {
+        if now < self.until {
+            return true;
+        }
+        let still = now < self.until + RENEWAL && self.locked_until.is_none_or(|until| now < until);
+        still && self.is_renewed.swap(true, Ordering::Relaxed)
+    }
 }
 
 /// The state of the memory before the store was asked.
@@ -106,17 +136,11 @@ impl Locked {
             if self.is_idle(now) {
                 return None;
             }
-            let known = attempts.iter().map(|attempt| {
-                let known = answers.get(&Asked::from(attempt))?;
-                (now < known.until).then(|| Begun {
-                    remaining: known.remaining,
-                    refused: known.locked_until.map(|until| Refused::Locked {
-                        retry_after: until - now,
-                    }),
-                })
-            });
-            let known: Vec<_> = known.collect::<Option<_>>()?;
-            known.iter().any(|begun| !begun.is_allowed()).then_some(known)
+            let known = attempts.iter().map(|attempt| answers.get(&Asked::from(attempt)));
+            let known: SmallVec<[Known; 2]> = known.collect::<Option<_>>()?;
+            let is_locked = |known: &Known| known.locked_until.is_some();
+            (known.iter().any(is_locked) && known.iter().all(|known| known.holds(now)))
+                .then(|| known.iter().map(|known| known.begun(now)).collect())
         };
         known().ok_or_else(|| Before {
             at: now,
@@ -135,6 +159,12 @@ impl Locked {
         let Some(answers) = &self.answers else { return };
         let is_lock = |begun: &Begun| matches!(begun.refused, Some(Refused::Locked { .. }));
         if !begun.iter().any(is_lock) {
+            if !self.is_idle(before.at) {
+                // A lock that was remembered has gone: another process has lifted it.
+                attempts
+                    .iter()
+                    .for_each(|attempt| _ = answers.remove(&Asked::from(attempt)));
+            }
             return;
         }
         let now = Instant::now();
@@ -154,7 +184,9 @@ impl Locked {
                 locked_until,
                 remaining: begun.remaining,
                 until: before.at + memory,
+                is_renewed: Arc::default(),
             };
+            let horizon = self.nanos(known.until + RENEWAL);
             let asked = Asked::from(attempt);
             let key = Key {
                 lockout: asked.lockout.to_owned(),
@@ -163,7 +195,7 @@ impl Locked {
             answers.insert(key, known);
             // After it was inserted: `forget` counts first, and removes then.
             if self.shard(asked).load(Ordering::Acquire) == *forgotten {
-                self.horizon.fetch_max(self.nanos(known.until), Ordering::Relaxed);
+                self.horizon.fetch_max(horizon, Ordering::Relaxed);
             } else {
                 answers.remove(&asked);
             }

@@ -3,7 +3,10 @@
 use std::{
     fmt,
     hash::Hash,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,6 +14,10 @@ use quick_cache::{Equivalent, sync::Cache};
 use tokio::time::Instant;
 
 use crate::store::{Take, Taken};
+
+/// When a wait is over, one request asks the store. Others of the flood are refused meanwhile, for at most this long: all of
+/// them would ask for the room of one.
+const RENEWAL: Duration = Duration::from_millis(50);
 
 /// What the store has refused, and until when a retry would be refused too.
 ///
@@ -52,6 +59,18 @@ struct Asked<'a> {
     version: u64,
 }
 
+impl<'a> Asked<'a> {
+    fn of(take: &Take<'a>, version: u64) -> Self {
+        Self {
+            quota: &take.quota.id,
+            client: take.client,
+            cost: take.cost,
+            numbers: Numbers::of(take),
+            version,
+        }
+    }
+}
+
 impl Numbers {
     fn of(take: &Take<'_>) -> Self {
         Self {
@@ -71,12 +90,14 @@ impl Equivalent<Refused> for Asked<'_> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Refusal {
     remaining: u32,
     /// When a retry passes.
     until: Instant,
     reset: Instant,
+    /// Until when others wait for the request that asks after that, in nanoseconds since the epoch; 0 for none yet.
+    renewed_until: Arc<AtomicU64>,
 }
 
 impl Blocked {
@@ -94,12 +115,13 @@ impl Blocked {
         self.nanos(now) >= self.horizon.load(Ordering::Relaxed)
     }
 
-    /// Notes what the store has said to a claim, under the limits of this `version`, when asked at `asked`.
+    /// Notes what the store has said to a claim, under the limits of this `version`, when asked at `asked`. A claim that took
+    /// the last of a quota is noted too: the next one is refused for the wait that this answer names.
     pub(crate) fn learn(&self, take: &Take<'_>, version: u64, asked: Instant, taken: &Taken) {
         let Some(refusals) = &self.refusals else { return };
-        let end = |wait: Duration| asked.checked_add(wait);
-        let (false, Some(until), Some(reset)) = (taken.allowed, end(taken.retry_after), end(taken.reset)) else {
-            return;
+        let end = |wait: Duration| asked.checked_add(wait).filter(|_| !wait.is_zero());
+        let (Some(until), Some(reset)) = (end(taken.retry_after), end(taken.reset)) else {
+            return self.forget(take, version, asked);
         };
         let refused = Refused {
             quota: take.quota.id.clone(),
@@ -112,33 +134,48 @@ impl Blocked {
             remaining: taken.remaining,
             until,
             reset,
+            renewed_until: Arc::default(),
         };
         refusals.insert(refused, refusal);
-        self.horizon.fetch_max(self.nanos(until), Ordering::Relaxed);
+        // While one request asks for all, there is something to look up.
+        self.horizon.fetch_max(self.nanos(until + RENEWAL), Ordering::Relaxed);
+    }
+
+    /// Forgets a refusal whose wait was over at `asked`: the store has told of room since, or nothing.
+    pub(crate) fn forget(&self, take: &Take<'_>, version: u64, asked: Instant) {
+        if let Some(refusals) = &self.refusals
+            && !self.is_idle(asked)
+        {
+            refusals.remove_if(&Asked::of(take, version), |refusal| refusal.until <= asked);
+        }
     }
 
     /// What the store would say to a claim at `now`, if it is known to refuse.
     pub(crate) fn recall(&self, take: &Take<'_>, version: u64, now: Instant) -> Option<Taken> {
-        let asked = Asked {
-            quota: &take.quota.id,
-            client: take.client,
-            cost: take.cost,
-            numbers: Numbers::of(take),
-            version,
+        let refusal = self.refusals.as_ref()?.get(&Asked::of(take, version))?;
+        let until = match refusal.until {
+            until if now < until => until,
+            _ => self.renewal(&refusal, now)?,
         };
-        let refusals = self.refusals.as_ref()?;
-        let refusal = refusals.get(&asked)?;
-        if refusal.until <= now {
-            // Unless it was refused again meanwhile.
-            refusals.remove_if(&asked, |refusal| refusal.until <= now);
-            return None;
-        }
         Some(Taken {
             allowed: false,
             remaining: refusal.remaining,
-            retry_after: refusal.until - now,
-            reset: refusal.reset.saturating_duration_since(now),
+            retry_after: until - now,
+            reset: refusal.reset.max(until) - now,
         })
+    }
+
+    /// Until when the request that asks the store is waited for; `None` for that request itself.
+    fn renewal(&self, refusal: &Refusal, now: Instant) -> Option<Instant> {
+        let (at, end) = (self.nanos(now), self.nanos(now + RENEWAL));
+        let claim = |until: u64| (until <= at).then_some(end);
+        match refusal
+            .renewed_until
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim)
+        {
+            Ok(_) => None,
+            Err(until) => Some(self.epoch + Duration::from_nanos(until)).filter(|until| now < *until),
+        }
     }
 
     fn nanos(&self, at: Instant) -> u64 {
@@ -196,9 +233,86 @@ mod tests {
         let just_before = asked + MINUTE - TICK;
         assert!(!blocked.is_idle(just_before));
         assert_eq!(blocked.recall(&take, 0, just_before), Some(refused(TICK)));
-        assert!(blocked.is_idle(asked + MINUTE));
         assert_eq!(blocked.recall(&take, 0, asked + MINUTE), None);
-        assert_eq!(blocked.recall(&take, 0, just_before), None, "forgotten once it is over");
+        assert!(blocked.is_idle(asked + MINUTE + RENEWAL));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_wait_one_request_asks_for_all() {
+        let blocked = Blocked::new(10);
+        let (quota, asked) = (quota("q"), Instant::now());
+        let take = Take {
+            quota: &quota,
+            client: "a",
+            cost: 1,
+        };
+        blocked.learn(&take, 0, asked, &refused(MINUTE));
+        let over = asked + MINUTE;
+        assert_eq!(blocked.recall(&take, 0, over), None, "the first asks");
+        for _ in 0..1_000 {
+            let waits = blocked.recall(&take, 0, over + TICK).expect("the others wait for it");
+            assert_eq!((waits.allowed, waits.retry_after), (false, RENEWAL - TICK));
+        }
+        // It has gone without an answer: another one asks.
+        let later = over + RENEWAL;
+        blocked.learn(&take, 1, asked, &refused(2 * MINUTE));
+        assert_eq!(blocked.recall(&take, 0, later), None);
+        assert!(blocked.recall(&take, 0, later + TICK).is_some());
+        // It is told of room: none waits any more.
+        let room = Taken {
+            allowed: true,
+            remaining: 1,
+            retry_after: Duration::ZERO,
+            reset: MINUTE,
+        };
+        blocked.learn(&take, 0, later, &room);
+        assert_eq!(blocked.recall(&take, 0, later + TICK), None);
+        assert_eq!(blocked.recall(&take, 0, later + TICK), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_older_than_a_refusal_does_not_undo_it() {
+        let blocked = Blocked::new(10);
+        let (quota, asked) = (quota("q"), Instant::now());
+        let take = Take {
+            quota: &quota,
+            client: "a",
+            cost: 1,
+        };
+        blocked.learn(&take, 0, asked + TICK, &refused(MINUTE));
+        let room = Taken {
+            allowed: true,
+            remaining: 1,
+            retry_after: Duration::ZERO,
+            reset: MINUTE,
+        };
+        blocked.learn(&take, 0, asked, &room);
+        assert!(blocked.recall(&take, 0, asked + 2 * TICK).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_claim_that_takes_the_last_is_the_last() {
+        let blocked = Blocked::new(10);
+        let (quota, asked) = (quota("q"), Instant::now());
+        let take = Take {
+            quota: &quota,
+            client: "a",
+            cost: 1,
+        };
+        let last = Taken {
+            allowed: true,
+            remaining: 0,
+            retry_after: MINUTE,
+            reset: MINUTE,
+        };
+        blocked.learn(&take, 0, asked, &last);
+        let next = blocked
+            .recall(&take, 0, asked + TICK)
+            .expect("the store would refuse it");
+        assert_eq!(
+            (next.allowed, next.remaining, next.retry_after),
+            (false, 0, MINUTE - TICK)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -233,6 +347,7 @@ mod tests {
         };
         let allowed = Taken {
             allowed: true,
+            retry_after: Duration::ZERO,
             ..refused(MINUTE)
         };
         blocked.learn(&take, 0, now, &allowed);

@@ -279,7 +279,12 @@ impl<'q, 'a: 'q> QuotaQuestions<'q, 'a> {
                     Answer::Passed,
                 )
             }
-            Err(outage) => fall_back(&outage, self.claims, runtime, trail),
+            Err(outage) => {
+                for (claim, take) in self.claims.deciding().iter().zip(self.takes) {
+                    runtime.blocked.forget(take, claim.terms.version(), self.asked);
+                }
+                fall_back(&outage, self.claims, runtime, trail)
+            }
         }
     }
 }

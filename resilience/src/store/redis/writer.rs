@@ -20,7 +20,11 @@ use super::{
 
 /// Commands that are written together at most. Their replies are handed out together too, so more would add to the wait
 /// of the first.
-const TOGETHER: usize = 64;
+const TOGETHER: usize = 128;
+
+/// Writes that may be without a reply at once. Under load, commands gather meanwhile and go out in larger groups, which cost
+/// less each; without load, none waits.
+const OUTSTANDING: usize = 2;
 
 /// A connection on which nothing has arrived for so long, though an answer is due, leads nowhere: the server hangs, or the
 /// way to it is cut without a word. A reply that is merely late does not end a connection.
@@ -73,7 +77,7 @@ pub(super) async fn serve(redis: MultiplexedConnection, mut jobs: mpsc::Unbounde
             // First, so that replies and errors which are there are handed out.
             Some(()) = batches.next() => {}
             () = health.death() => return,
-            received = jobs.recv_many(&mut next, TOGETHER), if is_open => {
+            received = jobs.recv_many(&mut next, TOGETHER), if is_open && batches.len() < OUTSTANDING => {
                 is_open = received > 0;
                 // A caller that has gone meanwhile needs no answer, and an operation that was not sent has no effect.
                 next.retain(|job: &Job| !job.answer.is_closed());
