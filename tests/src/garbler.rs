@@ -19,7 +19,10 @@ pub enum Garble {
 
 /// The next reply to garble, shared by all connections of a proxy.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Next(Arc<Mutex<Option<(Garble, Vec<u8>)>>>);
+pub(crate) struct Next(Arc<Mutex<Option<Order>>>);
+
+/// How to garble, and which reply: one that contains these bytes.
+type Order = (Garble, Vec<u8>);
 
 impl Next {
     /// Garbles the next reply that contains these bytes.

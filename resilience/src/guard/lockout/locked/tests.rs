@@ -109,3 +109,31 @@ async fn a_forgotten_subject_stays_forgotten_for_answers_that_were_on_their_way(
     known.learn(&attempts, &before, &[locked(LOCK)]);
     assert!(known.recall(&attempts, now).is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_second_one_request_asks_for_the_whole_flood() {
+    let (known, lockout, now) = (Locked::new(10), lockout("login"), Instant::now());
+    let attempts = [attempt(&lockout, "ada")];
+    learn(&known, &attempts, now, &[locked(LOCK)]);
+    let over = now + MEMORY;
+    let before = known.recall(&attempts, over).expect_err("the first asks");
+    for _ in 0..1_000 {
+        let refused = known.recall(&attempts, over + TICK).expect("the others do not");
+        assert_eq!(refused, [locked(LOCK - MEMORY - TICK)]);
+    }
+    // If it never learns anything, all ask after a moment.
+    assert!(known.recall(&attempts, over + RENEWAL).is_err());
+    // The lock was lifted by another process: none is refused for it any more.
+    known.learn(&attempts, &before, &[OPEN]);
+    assert!(known.recall(&attempts, over + TICK).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_memory_outlives_the_lock() {
+    let (known, lockout, now) = (Locked::new(10), lockout("login"), Instant::now());
+    let attempts = [attempt(&lockout, "ada")];
+    learn(&known, &attempts, now, &[locked(MEMORY + TICK)]);
+    assert!(known.recall(&attempts, now + MEMORY).is_err(), "the first asks");
+    assert!(known.recall(&attempts, now + MEMORY).is_ok());
+    assert!(known.recall(&attempts, now + MEMORY + TICK).is_err());
+}
