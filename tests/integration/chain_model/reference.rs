@@ -149,7 +149,10 @@ impl<'a> Reference<'a> {
                     .map(|((quota, name), taken)| ((quota, name), quota.limit, taken))
                     .collect();
                 // One that took the last of its quota names the wait of the next one.
-                for ((quota, name), _, taken) in answers.iter().filter(|(.., taken)| !taken.retry_after.is_zero()) {
+                let is_over = |((quota, _), _, taken): &&((&RateLimitPlan, String), u32, Taken)| {
+                    !taken.allowed || (taken.remaining < quota.cost && !taken.retry_after.is_zero())
+                };
+                for ((quota, name), _, taken) in answers.iter().filter(is_over) {
                     if self.case.remembers {
                         let until = asked + taken.retry_after;
                         self.refused.insert((name.clone(), client(quota)), (until, *taken));

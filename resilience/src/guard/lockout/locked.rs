@@ -142,13 +142,18 @@ impl Locked {
             (known.iter().any(is_locked) && known.iter().all(|known| known.holds(now)))
                 .then(|| known.iter().map(|known| known.begun(now)).collect())
         };
-        known().ok_or_else(|| Before {
+        known().ok_or_else(|| self.before(attempts, now))
+    }
+
+    /// The state of the memory at `now`, before the store is asked about these attempts.
+    pub(crate) fn before(&self, attempts: &[Attempt<'_>], now: Instant) -> Before {
+        Before {
             at: now,
             forgotten: attempts
                 .iter()
                 .map(|attempt| self.shard(Asked::from(attempt)).load(Ordering::Acquire))
                 .collect(),
-        })
+        }
     }
 
     /// Learns the store's answers, if a lock is among them. `before` is the state before it was asked.

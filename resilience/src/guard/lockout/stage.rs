@@ -70,9 +70,13 @@ impl Stage<'_, '_> {
     async fn ask(&mut self, call: &Call, attempts: Vec<Counted>) -> Result<(), Error> {
         let asked = Asked::now();
         let asking: Vec<Attempt<'_>> = attempts.iter().map(|attempt| attempt.attempt(self.lockouts)).collect();
-        let before = match self.runtime.locked.recall(&asking, asked.at) {
-            Ok(begun) => return self.decide(call, &attempts, &begun, Answer::Passed),
-            Err(before) => before,
+        let before = match call.mode {
+            // It was looked up before any call was asked, and one request of a flood is to ask.
+            Mode::Enforce => self.runtime.locked.before(&asking, asked.at),
+            Mode::Observe => match self.runtime.locked.recall(&asking, asked.at) {
+                Ok(begun) => return self.decide(call, &attempts, &begun, Answer::Passed),
+                Err(before) => before,
+            },
         };
         // Before the store is asked: a request that is dropped in between may have been counted.
         self.pending.begin(attempts.iter().cloned());

@@ -119,7 +119,8 @@ impl Blocked {
     /// the last of a quota is noted too: the next one is refused for the wait that this answer names.
     pub(crate) fn learn(&self, take: &Take<'_>, version: u64, asked: Instant, taken: &Taken) {
         let Some(refusals) = &self.refusals else { return };
-        let end = |wait: Duration| asked.checked_add(wait).filter(|_| !wait.is_zero());
+        let is_last = taken.remaining < take.cost && !taken.retry_after.is_zero();
+        let end = |wait: Duration| asked.checked_add(wait).filter(|_| !taken.allowed || is_last);
         let (Some(until), Some(reset)) = (end(taken.retry_after), end(taken.reset)) else {
             return self.forget(take, version, asked);
         };
