@@ -1,7 +1,8 @@
 //! Attempts to log in, counted before the handler verifies anything.
 //!
-//! In two stages: tallies that are known without the body, then those of accounts. A locked address is refused before the
-//! body is read. A request that does not reach its handler was no attempt: nothing was verified.
+//! In two stages: tallies that are known without the body, then those of accounts. A lock that this process remembers is
+//! answered before the body is read. A body that names no account is refused before the store is asked. A request that does
+//! not reach its handler was no attempt: nothing was verified.
 
 mod account;
 mod attempts;
@@ -63,20 +64,14 @@ pub(crate) async fn begin(
         .collect();
     // A remembered lock is answered first, whichever stage it belongs to: the store is not asked about the other stage.
     stage.refuse_remembered(&known)?;
-    let early = match lockouts.accounts.is_empty() || stage.remembers_nothing() {
-        true => None,
-        false => Some(accounts_of(runtime, lockouts, request, &source).await),
+    let accounts = match lockouts.accounts.is_empty() {
+        true => Vec::new(),
+        false => accounts_of(runtime, lockouts, request, &source).await,
     };
-    stage.refuse_remembered(early.as_deref().unwrap_or_default())?;
-    for (call, named) in known {
-        stage.ask_or_refuse(call, named).await?;
-    }
-    let accounts = match early {
-        Some(accounts) => accounts,
-        None if lockouts.accounts.is_empty() => Vec::new(),
-        None => accounts_of(runtime, lockouts, request, &source).await,
-    };
-    for (call, named) in accounts {
+    stage.refuse_remembered(&accounts)?;
+    // Before the store is asked: a flood of requests without a credential costs it nothing.
+    stage.refuse_mistakes(&accounts)?;
+    for (call, named) in known.into_iter().chain(accounts) {
         stage.ask_or_refuse(call, named).await?;
     }
     Ok(stage.pending)

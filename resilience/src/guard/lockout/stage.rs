@@ -50,6 +50,17 @@ impl Stage<'_, '_> {
         Ok(())
     }
 
+    /// Refuses a request whose body names no account for one of these calls.
+    pub(super) fn refuse_mistakes(&mut self, calls: &[(&Call, Result<Vec<Counted>, Error>)]) -> Result<(), Error> {
+        for (call, named) in calls {
+            if let (Mode::Enforce, Err(mistake)) = (call.mode, named) {
+                self.of(call).for_each(|lockout| lockout.tally.count(Answer::Rejected));
+                return Err(mistake.clone());
+            }
+        }
+        Ok(())
+    }
+
     /// Counts the attempts against the subjects that the request names. A request that names none is refused, and was no
     /// attempt: its handler does not run.
     pub(super) async fn ask_or_refuse(&mut self, call: &Call, named: Result<Vec<Counted>, Error>) -> Result<(), Error> {

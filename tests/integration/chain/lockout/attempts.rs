@@ -156,10 +156,18 @@ async fn a_locked_account_costs_the_address_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_locked_address_is_refused_before_the_body_is_looked_at() {
+async fn a_lock_that_is_remembered_is_answered_before_the_body_is_looked_at() {
     let store = ScriptedStore::new();
     store.on_begin_locked("ip:", Duration::from_secs(60));
     let app = app(login, over(&store));
+    // Nothing is known of the address yet, and nothing is asked for a body that no handler will see.
+    let unreadable = ask(&app, post("no account in here")).await;
+    assert_eq!(unreadable.summary(), (400, "account_unreadable".into()));
+    assert_eq!(store.calls().begin, 0);
+    assert_eq!(
+        ask(&app, attempt("ada", "200")).await.summary(),
+        (429, "locked_out".into())
+    );
     assert_eq!(
         ask(&app, post("no account in here")).await.summary(),
         (429, "locked_out".into())
