@@ -345,7 +345,8 @@ impl<T> Pending for Question<'_, T> {
         let admission = admission.take();
         let answer = answer.map_err(|error| {
             let kind = error.kind();
-            (Outage::from(error), kind)
+            let is_reported = error.is_reported();
+            (Outage::from(error), kind, is_reported)
         });
         if let Some(Admission {
             breaker,
@@ -356,12 +357,16 @@ impl<T> Pending for Question<'_, T> {
             match &answer {
                 Ok(_) if proves => permit.took(took).success(),
                 Ok(_) => permit.neutral(),
-                Err((_, StoreErrorKind::Unavailable | StoreErrorKind::TimedOut)) => breaker.fail(permit.took(took)),
+                // One event is one failure, however many questions it has met.
+                Err((_, _, true)) => permit.neutral(),
+                Err((_, StoreErrorKind::Unavailable | StoreErrorKind::TimedOut, false)) => {
+                    breaker.fail(permit.took(took))
+                }
                 // A store that answers nonsense has not failed, but what failures it had before it does not undo.
-                Err((_, StoreErrorKind::Answered | StoreErrorKind::Saturated)) => permit.neutral(),
+                Err((_, StoreErrorKind::Answered | StoreErrorKind::Saturated, false)) => permit.neutral(),
             }
         }
-        self.state = State::Answered(answer.map_err(|(outage, _)| outage), Some(took));
+        self.state = State::Answered(answer.map_err(|(outage, ..)| outage), Some(took));
     }
 
     fn is_answered(&self) -> bool {

@@ -206,6 +206,7 @@ pub struct StoreError {
     message: String,
     is_denied: bool,
     is_unreadable: bool,
+    is_reported: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -234,6 +235,7 @@ impl StoreError {
             message: message.into(),
             is_denied: false,
             is_unreadable: false,
+            is_reported: false,
             source: None,
         }
     }
@@ -252,6 +254,14 @@ impl StoreError {
         self
     }
 
+    /// Says that another operation reports the same event: this one is no further failure of the store. One connection that
+    /// ends, or one pause of the server, is one failure, however many operations were under way.
+    #[must_use]
+    pub fn reported(mut self) -> Self {
+        self.is_reported = true;
+        self
+    }
+
     /// Adds what caused it.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -263,6 +273,12 @@ impl StoreError {
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+
+    /// Whether another operation reports the same event to the breaker.
+    #[must_use]
+    pub const fn is_reported(&self) -> bool {
+        self.is_reported
     }
 
     /// The store has refused our credentials, or forbids the command: waiting alone will not help, but whoever changes the

@@ -51,6 +51,13 @@ async fn whoami(Identity(user): Identity) -> String {
     user
 }
 
+/// That of the breaker which all handlers here share.
+fn state_of_store(resilience: &Resilience) -> State {
+    let breakers = resilience.breakers();
+    let shared = breakers.iter().find(|breaker| breaker.name() == "store");
+    shared.expect("handlers share it").state()
+}
+
 /// Many callers at once, each of whom must be told who it is, or nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_caller_is_ever_taken_for_another() {
@@ -94,8 +101,7 @@ async fn no_caller_is_ever_taken_for_another() {
         })
         .await;
         longest = longest.max(garbled.elapsed());
-        let breakers = resilience.breakers();
-        assert_eq!(breakers[0].state(), State::Closed, "one reply is no outage");
+        assert_eq!(state_of_store(&resilience), State::Closed, "one reply is no outage");
     }
     done.store(true, Ordering::Relaxed);
     let refused: u32 = callers.join_all().await.into_iter().sum();
@@ -105,6 +111,38 @@ async fn no_caller_is_ever_taken_for_another() {
         "{refused} were refused"
     );
     println!("{refused} refused in 40 rounds; healed within {longest:?}");
+}
+
+/// Questions that wait together meet one pause of the server together. That is one failure, and a server that stays away
+/// is more of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_pause_of_the_server_is_one_failure() {
+    let server = RedisServer::start();
+    with_users(&server).await;
+    let store = connect(server.url()).await;
+    let resilience = Resilience::builder().store(store).build().unwrap();
+    let app = Arc::new(whoami.with(resilience.clone()));
+    let ask = |user: usize| {
+        let app = Arc::clone(&app);
+        async move {
+            let request = Request::builder().header("x-api-key", key(user)).finish();
+            app.get_response(request).await.status().as_u16()
+        }
+    };
+    assert_eq!(ask(0).await, 200);
+    server.freeze();
+    // All at once: they go out in one write, or two.
+    let answers = futures_util::future::join_all((0..60).map(|nth| ask(nth % USERS))).await;
+    assert_eq!(answers, [503; 60]);
+    let state = || state_of_store(&resilience);
+    assert_eq!(state(), State::Closed);
+    eventually("the breaker opens on a server that stays away", async || {
+        ask(0).await;
+        state() == State::Open
+    })
+    .await;
+    server.thaw();
+    eventually("callers are verified again", async || ask(0).await == 200).await;
 }
 
 /// A reply that is lost when nothing else is under way is missed at once by the next question.

@@ -55,8 +55,8 @@ enum Way {
 pub(super) enum NoReply {
     /// An error of the server, or of the connection.
     Redis(RedisError),
-    /// Nothing came within this time.
-    TimedOut(Duration),
+    /// Nothing came within this time. `is_first` of the commands that went out together.
+    TimedOut { within: Duration, is_first: bool },
     /// The connection has ended, which another command on it has reported. One event is one failure of the server,
     /// however many commands were open.
     EndedWithOthers,
@@ -77,14 +77,16 @@ impl From<NoReply> for StoreError {
     fn from(no_reply: NoReply) -> Self {
         match no_reply {
             NoReply::Redis(error) => store_error(error),
-            NoReply::TimedOut(within) => Self::new(
-                StoreErrorKind::TimedOut,
-                format!("Redis has not answered within {within:?}"),
-            ),
+            NoReply::TimedOut { within, is_first } => {
+                let message = format!("Redis has not answered within {within:?}");
+                let error = Self::new(StoreErrorKind::TimedOut, message);
+                if is_first { error } else { error.reported() }
+            }
             NoReply::EndedWithOthers => Self::new(
-                StoreErrorKind::Answered,
+                StoreErrorKind::Unavailable,
                 "the connection to Redis has ended, with other commands on it",
-            ),
+            )
+            .reported(),
             NoReply::Mismatch => Self::new(
                 StoreErrorKind::Unavailable,
                 "a reply of Redis belongs to another question",
@@ -205,7 +207,7 @@ impl Connection {
                             false => NoReply::Redis(error),
                         })
                     }
-                    Ok(Answer::TimedOut) => Err(NoReply::TimedOut(within)),
+                    Ok(Answer::TimedOut { is_first }) => Err(NoReply::TimedOut { within, is_first }),
                     Ok(Answer::Shed) => Err(NoReply::Shed),
                     Ok(Answer::Mismatch) => Err(NoReply::Mismatch),
                     Err(_dropped) if health.takes_blame() => Err(NoReply::ended()),

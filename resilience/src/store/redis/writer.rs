@@ -3,12 +3,19 @@
 //! A deadline counts from sending to reply, by the clock of the thread that does both. Time that a command or its reply
 //! spends elsewhere in the process is not the server's.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
     time::{Instant, sleep, sleep_until},
 };
 
@@ -34,6 +41,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// once more before an answer counts as missing.
 const SECOND_LOOK: Duration = Duration::from_millis(1);
 
+/// A timer that fires later than this after its time shows that this process, or the whole machine, has been kept from
+/// running. The server is given that time in addition, up to a second for one write.
+const STALL: Duration = Duration::from_millis(5);
+
 /// One command on its way.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -58,8 +69,9 @@ pub(super) enum Ask {
 pub(super) enum Answer {
     /// The reply, and how long the server took.
     Reply(RedisResult<Value>, Duration),
-    /// There was none in time.
-    TimedOut,
+    /// There was none in time. Commands that went out together miss one deadline together: only the first of them is a
+    /// failure of the server.
+    TimedOut { is_first: bool },
     /// It was not sent: too many others were before it in the line.
     Shed,
     /// There was a reply, but to another question: no reply on this connection can be trusted.
@@ -68,6 +80,7 @@ pub(super) enum Answer {
 
 /// Serves one connection until it dies, or until nothing more can be sent on it. Open commands end with it.
 pub(super) async fn serve(redis: MultiplexedConnection, mut jobs: mpsc::UnboundedReceiver<Job>, health: Arc<Health>) {
+    let turns = Turns::default();
     let mut batches = FuturesUnordered::new();
     let mut next = Vec::with_capacity(TOGETHER);
     let mut is_open = true;
@@ -77,15 +90,44 @@ pub(super) async fn serve(redis: MultiplexedConnection, mut jobs: mpsc::Unbounde
             // First, so that replies and errors which are there are handed out.
             Some(()) = batches.next() => {}
             () = health.death() => return,
-            received = jobs.recv_many(&mut next, TOGETHER), if is_open && batches.len() < OUTSTANDING => {
+            () = turns.given_back.notified(), if !turns.are_left() => {}
+            received = jobs.recv_many(&mut next, TOGETHER), if is_open && turns.are_left() => {
                 is_open = received > 0;
                 // A caller that has gone meanwhile needs no answer, and an operation that was not sent has no effect.
                 next.retain(|job: &Job| !job.answer.is_closed());
                 if !next.is_empty() {
-                    batches.push(exchange(redis.clone(), std::mem::take(&mut next), &health));
+                    batches.push(exchange(redis.clone(), std::mem::take(&mut next), turns.take(), &health));
                 }
             }
         }
+    }
+}
+
+/// Writes that may be without a reply. One whose commands have all timed out counts no more: others must not wait for a
+/// server that does not answer.
+#[derive(Debug, Default)]
+struct Turns {
+    taken: AtomicUsize,
+    given_back: Notify,
+}
+
+struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    fn are_left(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) < OUTSTANDING
+    }
+
+    fn take(&self) -> Turn<'_> {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.given_back.notify_one();
     }
 }
 
@@ -93,7 +135,8 @@ pub(super) async fn serve(redis: MultiplexedConnection, mut jobs: mpsc::Unbounde
 type Slot = Option<(Duration, oneshot::Sender<Answer>)>;
 
 /// Sends commands in one write and hands out their replies.
-async fn exchange(mut redis: MultiplexedConnection, jobs: Vec<Job>, health: &Health) {
+async fn exchange(mut redis: MultiplexedConnection, jobs: Vec<Job>, turn: Turn<'_>, health: &Health) {
+    let mut turn = Some(turn);
     let mut pipeline = Pipeline::with_capacity(jobs.len());
     let (mut slots, mut readers, mut keys) = (Vec::with_capacity(jobs.len()), Vec::new(), Vec::new());
     // Held until the replies are there, also for callers that have gone: their commands are on their way all the same.
@@ -124,7 +167,7 @@ async fn exchange(mut redis: MultiplexedConnection, jobs: Vec<Job>, health: &Hea
         pipeline.add_command(reads.command(true));
         slots.append(&mut readers);
     }
-    let Some(replies) = replies(&mut redis, &pipeline, &mut slots, sent, health).await else {
+    let Some(replies) = replies(&mut redis, &pipeline, &mut slots, &mut turn, sent, health).await else {
         return;
     };
     let mut readers = slots.split_off(commands);
@@ -151,7 +194,7 @@ async fn exchange(mut redis: MultiplexedConnection, jobs: Vec<Job>, health: &Hea
         Err(error) if is_unknown(&error) => {
             let mut again = Pipeline::with_capacity(1);
             again.add_command(reads.command(false));
-            let Some(replies) = self::replies(&mut redis, &again, &mut readers, sent, health).await else {
+            let Some(replies) = self::replies(&mut redis, &again, &mut readers, &mut turn, sent, health).await else {
                 return;
             };
             let first = replies.map(|replies| replies.into_iter().next().unwrap_or(Value::Nil));
@@ -180,12 +223,15 @@ async fn replies(
     redis: &mut MultiplexedConnection,
     pipeline: &Pipeline,
     slots: &mut [Slot],
-    sent: Instant,
+    turn: &mut Option<Turn<'_>>,
+    mut sent: Instant,
     health: &Health,
 ) -> Option<RedisResult<Vec<Value>>> {
     let commands = pipeline.len();
     let mut replies = pin!(redis.send_packed_commands(pipeline, 0, commands));
-    let silence = Instant::now() + SILENCE;
+    let mut silence = Instant::now() + SILENCE;
+    let mut stalled = Duration::ZERO;
+    let mut is_first = true;
     let replies = loop {
         let dues = slots.iter().flatten().map(|(within, _)| sent + *within);
         let due = dues.min().unwrap_or(silence).min(silence);
@@ -199,11 +245,22 @@ async fn replies(
             replies = &mut replies => break replies,
             () = sleep(SECOND_LOOK) => {}
         }
+        let late = due.elapsed().saturating_sub(SECOND_LOOK);
+        if late > STALL && stalled < SILENCE {
+            stalled += late;
+            sent += late;
+            silence += late;
+            continue;
+        }
         for slot in &mut *slots {
             if let Some((_, answer)) = slot.take_if(|(within, _)| sent + *within <= due) {
                 // An error: the caller has gone.
-                _ = answer.send(Answer::TimedOut);
+                let told = answer.send(Answer::TimedOut { is_first }).is_ok();
+                is_first &= !told;
             }
+        }
+        if slots.iter().all(Option::is_none) {
+            drop(turn.take());
         }
         if due == silence {
             health.dies();
